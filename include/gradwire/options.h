@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "gradwire/export.h"
+
+namespace gradwire {
+
+using OptionValue = std::variant<bool, int64_t, double, std::string>;
+using OptionMap = std::map<std::string, OptionValue>;
+
+// A request by names, as it comes from Python or a command line: the method, its options, and the
+// options that every method has.
+struct Request {
+  std::string method = "allreduce";
+  OptionMap options = {};
+
+  int64_t start_after = 0;        // steps of plain all-reduce before compression begins
+  std::vector<std::string> skip = {};  // parameter names (glob patterns) that travel uncompressed
+  // Options, or another "method", by glob pattern; the first match wins.
+  std::vector<std::pair<std::string, OptionMap>> per_parameter = {};
+
+  // How long to wait for the slowest worker to attach.
+  std::chrono::milliseconds handshake_timeout = std::chrono::minutes(5);
+};
+
+// The same for C++, with the compiler checking names and types:
+//   gradwire::Options{.method = "acpsgd", .rank = 4}
+// An option left unset has the method's default; one that the method does not have is an error.
+struct Options {
+  std::string method = "allreduce";
+
+  std::optional<int64_t> rank = {};
+  std::optional<double> min_ratio = {};
+  std::optional<int64_t> seed = {};
+  std::optional<double> density = {};
+  std::optional<std::string> dtype = {};
+  std::optional<std::string> mode = {};
+  std::optional<double> vote_scale = {};
+  std::optional<int64_t> bin_conv = {};
+  std::optional<int64_t> bin_dense = {};
+  std::optional<bool> error_feedback = {};
+
+  int64_t start_after = 0;
+  std::vector<std::string> skip = {};
+  std::vector<std::pair<std::string, OptionMap>> per_parameter = {};
+  std::chrono::milliseconds handshake_timeout = std::chrono::minutes(5);
+
+  GRADWIRE_EXPORT operator Request() const;
+};
+
+}  // namespace gradwire

@@ -1,0 +1,118 @@
+// The Python module gradwire._core: converts values, and nothing else.
+
+#include <torch/extension.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include "gradwire/attachment.h"
+#include "gradwire/methods.h"
+
+namespace py = pybind11;
+
+namespace gradwire {
+namespace {
+
+py::dict to_python(const State& state) {
+  py::dict result;
+  for (const auto& [key, value] : state) result[py::str(key)] = torch::jit::toPyObject(value);
+  return result;
+}
+
+State to_state(const py::dict& dict) {
+  State state;
+  for (const auto& [key, value] : dict) {
+    const auto name = py::cast<std::string>(key);
+    if (THPVariable_Check(value.ptr())) {
+      state[name] = py::cast<at::Tensor>(value);
+    } else if (py::isinstance<py::str>(value)) {
+      state[name] = py::cast<std::string>(value);
+    } else {
+      state[name] = py::cast<int64_t>(value);
+    }
+  }
+  return state;
+}
+
+py::dict to_python(const Stats& stats) {
+  py::dict by_kind;
+  for (size_t kind = 0; kind < kParameterKindNames.size(); ++kind) {
+    by_kind[kParameterKindNames[kind]] = stats.code_ratio(static_cast<ParameterKind>(kind));
+  }
+  py::dict result;
+  result["method"] = stats.method;
+  result["steps"] = stats.steps;
+  result["payload_bytes"] = stats.payload_bytes;
+  result["gradient_bytes"] = stats.gradient_bytes;
+  result["code_ratio"] = stats.code_ratio();
+  result["code_ratio_by_kind"] = by_kind;
+  result["sent_bytes"] = stats.sent_bytes;
+  result["dense_bytes"] = stats.dense_bytes;
+  result["wire_ratio"] = stats.wire_ratio();
+  result["encode_seconds"] = stats.encode_seconds;
+  result["decode_seconds"] = stats.decode_seconds;
+  result["wait_seconds"] = stats.wait_seconds;
+  result["residual_norm"] = stats.residual_norm;
+  result["plan"] = stats.plan;
+  return result;
+}
+
+py::dict methods_to_python() {
+  py::dict result;
+  for (const MethodDescription& method : methods()) {
+    py::dict options;
+    for (const OptionDescription& option : method.options) {
+      options[py::str(option.name)] =
+          py::dict(py::arg("default") = option.default_value, py::arg("rule") = option.rule);
+    }
+    result[py::str(method.name)] =
+        py::dict(py::arg("summary") = method.summary, py::arg("options") = options);
+  }
+  return result;
+}
+
+std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,
+                                   const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                   const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+                                   const Request& request) {
+  std::vector<NamedParameter> named;
+  for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
+  return Attachment::attach(reducer, group, named, request);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  using NoLock = py::call_guard<py::gil_scoped_release>;
+  module.attr("__version__") = GRADWIRE_VERSION;
+  module.attr("torch_version") = GRADWIRE_TORCH_VERSION;
+  module.def("methods", &methods_to_python);
+
+  py::class_<Request>(module, "Request")
+      .def(py::init([](std::string method, OptionMap options, int64_t start_after,
+                       std::vector<std::string> skip,
+                       std::vector<std::pair<std::string, OptionMap>> per_parameter,
+                       double handshake_timeout) {
+             return Request{.method = std::move(method),
+                            .options = std::move(options),
+                            .start_after = start_after,
+                            .skip = std::move(skip),
+                            .per_parameter = std::move(per_parameter),
+                            .handshake_timeout = std::chrono::milliseconds(
+                                static_cast<int64_t>(handshake_timeout * 1000))};
+           }),
+           py::kw_only(), py::arg("method"), py::arg("options"), py::arg("start_after"),
+           py::arg("skip"), py::arg("per_parameter"), py::arg("handshake_timeout"));
+
+  py::class_<Attachment, std::shared_ptr<Attachment>>(module, "Attachment")
+      .def("state_dict", [](const Attachment& self) { return to_python(self.state()); })
+      .def("load_state_dict",
+           [](Attachment& self, const py::dict& state) { self.load_state(to_state(state)); })
+      .def("stats", [](const Attachment& self) { return to_python(self.stats()); });
+
+  module.def("attach", &attach, NoLock());
+  module.def("announce_failure", &Attachment::announce_failure, NoLock());
+}
+
+}  // namespace gradwire

@@ -1,0 +1,14 @@
+"""Gradient compression for data-parallel training with PyTorch.
+
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    gw = gradwire.attach(ddp, "acpsgd", rank=4)
+
+The training loop does not change.
+"""
+
+import torch  # noqa: F401  (loads the libraries that _core needs)
+
+from gradwire._attach import Attachment, attach
+from gradwire._core import __version__, methods
+
+__all__ = ["Attachment", "__version__", "attach", "methods"]

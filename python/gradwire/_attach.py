@@ -1,0 +1,156 @@
+"""gradwire.attach: checks what only Python can see, then hands over to C++."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from gradwire import _core
+from gradwire._core import Attachment
+
+
+def attach(
+    ddp: DistributedDataParallel,
+    method: str,
+    *,
+    process_group: dist.ProcessGroup | None = None,
+    start_after: int = 0,
+    grad_scaler: torch.amp.GradScaler | None = None,
+    skip: Iterable[str] = (),
+    per_parameter: Mapping[str, Mapping[str, Any]] | None = None,
+    handshake_timeout: float = 300.0,
+    **options: Any,
+) -> Attachment:
+    """Let the gradients of ``ddp`` travel by ``method``.
+
+    Call it once on every worker, after constructing ``ddp`` and before the first backward. The options
+    of each method are listed by :func:`gradwire.methods`.
+
+    Args:
+        ddp: the model, wrapped in PyTorch's DistributedDataParallel.
+        method: a name out of ``gradwire.methods()``.
+        process_group: the group to communicate in; that of ``ddp`` by default.
+        start_after: so many steps of plain all-reduce first.
+        grad_scaler: the ``torch.amp.GradScaler`` in use, if any.
+        skip: names of parameters (glob patterns) that travel uncompressed.
+        per_parameter: options, or another ``method``, by name of the parameter (glob patterns; the
+            first match wins).
+        handshake_timeout: how many seconds to wait for the slowest worker.
+
+    Raises:
+        ValueError: an unknown method or option, or a value out of range.
+        RuntimeError: ``ddp`` cannot be attached to, or the workers do not agree.
+    """
+    group = _group_of(ddp, process_group)
+    try:
+        _refuse_misuse(ddp)
+        request = _core.Request(
+            method=_checked(method, str, "method"),
+            options={name: _option(name, value) for name, value in options.items()},
+            start_after=_checked(start_after, int, "start_after"),
+            skip=_patterns(skip),
+            per_parameter=[
+                (pattern, {name: _option(name, value) for name, value in entry.items()})
+                for pattern, entry in (per_parameter or {}).items()
+            ],
+            handshake_timeout=handshake_timeout,
+        )
+    except Exception as error:
+        # The others are waiting for this worker, and would wait in vain.
+        if group is not None:
+            _core.announce_failure(group, str(error))
+        raise
+    attachment = _core.attach(ddp.reducer, group, _parameters_of(ddp), request)
+    ddp._gradwire = attachment
+    return attachment
+
+
+def _group_of(ddp: Any, process_group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+    if process_group is not None:
+        return process_group
+    own = getattr(ddp, "process_group", None)
+    if isinstance(own, dist.ProcessGroup):
+        return own
+    return dist.group.WORLD if dist.is_initialized() else None
+
+
+def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor]]:
+    """Those that DDP synchronises, under the names they have in the user's own model."""
+    return [
+        (name.replace("_orig_mod.", ""), parameter)
+        for name, parameter in ddp.module.named_parameters()
+        if name not in ddp.parameters_to_ignore
+    ]
+
+
+def _checked(value: Any, kind: type, name: str) -> Any:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{name} must be of type {kind.__name__}; got {value!r}")
+    return value
+
+
+def _option(name: str, value: Any) -> bool | int | float | str:
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError(f"{name} must be a number, a string, True or False; got {value!r}")
+    return value
+
+
+def _patterns(skip: Iterable[str]) -> list[str]:
+    if isinstance(skip, str):
+        raise ValueError(f"skip must be a list of patterns; got the string {skip!r}")
+    return [_checked(pattern, str, "a pattern in skip") for pattern in skip]
+
+
+def _refuse_misuse(ddp: Any) -> None:
+    """Raise a RuntimeError, naming cause and cure, for what would train wrongly or not at all."""
+    if not isinstance(ddp, DistributedDataParallel):
+        kind = type(ddp).__name__
+        if "FSDP" in kind or "FullySharded" in kind:
+            raise RuntimeError(
+                "gradwire.attach cannot compress FSDP, whose gradients are scattered and not "
+                "all-reduced; wrap the model in DistributedDataParallel instead"
+            )
+        raise RuntimeError(
+            f"gradwire.attach takes a model wrapped in DistributedDataParallel; got {kind}. "
+            "Attach to the wrapper, not to the module inside it or to what torch.compile made of it"
+        )
+    for found, text in (
+        (
+            hasattr(ddp, "_gradwire"),
+            "this DDP model has been attached already; make a new "
+            "DistributedDataParallel to change the method",
+        ),
+        (
+            ddp._use_python_reducer,
+            "torch._dynamo.config.optimize_ddp is 'python_reducer', which ignores every hook on "
+            "the gradients; set it to True or False before constructing DistributedDataParallel",
+        ),
+        (
+            ddp.mixed_precision is not None,
+            "DDP's mixed_precision installs a hook of its own; use torch.autocast instead",
+        ),
+        (
+            any(hasattr(p, "_in_backward_optimizers") for p in ddp._module_parameters),
+            "an optimizer in backward steps before the gradients are reduced; "
+            "step the optimizer after backward instead",
+        ),
+        (
+            bool(ddp._delay_all_reduce_params),
+            "delay_all_reduce_named_params takes gradients out of DDP's buckets; "
+            "construct DistributedDataParallel without it",
+        ),
+        (
+            bool(ddp._comm_hooks) or bool(ddp._get_ddp_logging_data().get("comm_hook")),
+            "this DDP model has a communication hook already; do not call register_comm_hook on it",
+        ),
+        (
+            any(ddp.reducer.get_backward_stats()),
+            "a backward has run already on this DDP model; attach before the first one",
+        ),
+    ):
+        if found:
+            raise RuntimeError(f"gradwire.attach: {text}")

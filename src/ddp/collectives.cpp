@@ -1,0 +1,34 @@
+#include "ddp/collectives.h"
+
+namespace gradwire {
+
+c10::intrusive_ptr<c10d::Work> launch(c10d::ProcessGroup& group, Round& round) {
+  switch (round.collective) {
+    case Collective::all_reduce_sum: {
+      std::vector<at::Tensor> tensors = {round.send};
+      return group.allreduce(tensors);
+    }
+    case Collective::all_gather:
+      return group.all_gather_single(round.receive, round.send);
+    case Collective::all_to_all: {
+      std::vector<int64_t> equal_parts;
+      return group.all_to_all_single(round.receive, round.send, equal_parts, equal_parts);
+    }
+  }
+  TORCH_CHECK(false, "not a collective");
+}
+
+double sent_multiplier(Collective collective, int workers) {
+  const double others = workers - 1;
+  switch (collective) {
+    case Collective::all_reduce_sum:
+      return 2 * others / workers;
+    case Collective::all_gather:
+      return others;
+    case Collective::all_to_all:
+      return others / workers;
+  }
+  TORCH_CHECK(false, "not a collective");
+}
+
+}  // namespace gradwire

@@ -1,0 +1,116 @@
+#include "gradwire/distributed_data_parallel.h"
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/nn/modules/embedding.h>
+
+#include <set>
+#include <stdexcept>
+
+namespace gradwire {
+namespace {
+
+constexpr size_t kBroadcastBytes = 250UL * 1024 * 1024;
+
+size_t bytes_of(double mebibytes) { return static_cast<size_t>(mebibytes * 1024 * 1024); }
+
+std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module) {
+  std::vector<NamedParameter> trainable;
+  for (const auto& parameter : module.named_parameters()) {
+    if (parameter.value().requires_grad()) trainable.push_back({parameter.key(), parameter.value()});
+  }
+  if (trainable.empty()) {
+    throw std::invalid_argument("DistributedDataParallel: the module has no parameter to train");
+  }
+  return trainable;
+}
+
+std::set<const c10::TensorImpl*> sparse_weights(const torch::nn::Module& module) {
+  std::set<const c10::TensorImpl*> weights;
+  for (const auto& part : module.modules()) {
+    if (const auto* embedding = part->as<torch::nn::Embedding>();
+        embedding != nullptr && embedding->options.sparse()) {
+      weights.insert(embedding->weight.unsafeGetTensorImpl());
+    }
+    if (const auto* bag = part->as<torch::nn::EmbeddingBag>();
+        bag != nullptr && bag->options.sparse()) {
+      weights.insert(bag->weight.unsafeGetTensorImpl());
+    }
+  }
+  return weights;
+}
+
+std::shared_ptr<c10d::Reducer> make_reducer(const torch::nn::Module& module,
+                                            const std::vector<NamedParameter>& parameters,
+                                            const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                            const DataParallelOptions& options) {
+  const auto sparse = sparse_weights(module);
+  std::vector<at::Tensor> tensors;
+  std::vector<bool> expect_sparse;
+  std::unordered_map<size_t, std::string> names;
+  for (const NamedParameter& parameter : parameters) {
+    names[tensors.size()] = parameter.name;
+    tensors.push_back(parameter.tensor);
+    expect_sparse.push_back(sparse.contains(parameter.tensor.unsafeGetTensorImpl()));
+  }
+  const size_t cap = bytes_of(options.bucket_cap_mb);
+  const size_t first_cap = bytes_of(options.first_bucket_cap_mb);
+  // Until the Reducer has seen in which order gradients arrive, the reverse of the order of
+  // construction is the best guess; the small first bucket starts the network early.
+  auto [buckets, limits] =
+      c10d::compute_bucket_assignment_by_size(tensors, {first_cap, cap}, expect_sparse);
+  std::reverse(buckets.begin(), buckets.end());
+  return std::make_shared<c10d::Reducer>(
+      tensors, buckets, group, expect_sparse, static_cast<int64_t>(cap),
+      options.find_unused_parameters, options.gradient_as_bucket_view, names,
+      static_cast<int64_t>(first_cap), /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+}
+
+}  // namespace
+
+DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
+                                   c10::intrusive_ptr<c10d::ProcessGroup> group,
+                                   const Request& request, const DataParallelOptions& options)
+    : module_(std::move(module)), group_(std::move(group)), options_(options) {
+  const std::vector<NamedParameter> parameters = trainable_parameters(*module_);
+  std::vector<at::Tensor> tensors;
+  for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
+
+  reducer_ = make_reducer(*module_, parameters, group_, options_);
+  // The Reducer takes its logger for granted where it searches for unused parameters.
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
+  logger_->set_construction_data_and_log(module_->name(), /*device_ids=*/{}, /*output_device=*/-1,
+                                         options_.broadcast_buffers, /*has_sync_bn=*/false,
+                                         /*static_graph=*/false);
+  reducer_->set_logger(logger_);
+  // Agree before the first collective: it could not succeed with unlike models.
+  attachment_ = Attachment::attach(reducer_, group_, parameters, request);
+
+  std::vector<at::Tensor> everything;
+  for (const at::Tensor& parameter : module_->parameters()) everything.push_back(parameter.detach());
+  for (const at::Tensor& buffer : module_->buffers()) everything.push_back(buffer.detach());
+  broadcast(everything);
+}
+
+DataParallelCore::~DataParallelCore() { reducer_->remove_autograd_hooks(); }
+
+void DataParallelCore::broadcast(const std::vector<at::Tensor>& tensors) const {
+  if (!tensors.empty()) c10d::broadcast_coalesced(group_, tensors, kBroadcastBytes, /*rank=*/0);
+}
+
+void DataParallelCore::before_forward() {
+  if (!at::GradMode::is_enabled()) return;
+  if (synchronises_) {
+    reducer_->prepare_for_forward();
+    reducer_->rebuild_buckets();
+    if (options_.broadcast_buffers && module_->is_training()) broadcast(module_->buffers());
+  }
+}
+
+void DataParallelCore::after_forward(const std::vector<at::Tensor>& outputs) {
+  if (!at::GradMode::is_enabled() || !synchronises_) return;
+  reducer_->prepare_for_backward(options_.find_unused_parameters ? outputs
+                                                                 : std::vector<at::Tensor>{});
+}
+
+}  // namespace gradwire

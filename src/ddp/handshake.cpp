@@ -1,0 +1,158 @@
+#include "ddp/handshake.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "gradwire/errors.h"
+#include "methods/stable_hash.h"
+
+namespace gradwire {
+namespace {
+
+using nlohmann::json;
+
+// Verdicts that a worker posts for the others to read.
+constexpr const char* kFailed = "failed: ";
+constexpr const char* kReady = "ready: ";
+
+constexpr std::chrono::seconds kLinger(5);
+
+json to_json(const OptionMap& options) {
+  json object = json::object();
+  for (const auto& [name, value] : options) {
+    std::visit([&](const auto& held) { object[name] = held; }, value);
+  }
+  return object;
+}
+
+// The first difference, in words.
+std::string difference(const json& mine, const json& theirs, const std::string& my_name,
+                       const std::string& their_name) {
+  const json flat_mine = mine.flatten();
+  const json flat_theirs = theirs.flatten();
+  for (const auto& [path, value] : flat_mine.items()) {
+    if (!flat_theirs.contains(path)) {
+      return path.substr(1) + " is " + value.dump() + " on " + my_name + " and missing on " +
+             their_name;
+    }
+    if (flat_theirs[path] != value) {
+      return path.substr(1) + " is " + value.dump() + " on " + my_name + " and " +
+             flat_theirs[path].dump() + " on " + their_name;
+    }
+  }
+  for (const auto& [path, value] : flat_theirs.items()) {
+    if (!flat_mine.contains(path)) {
+      return path.substr(1) + " is " + value.dump() + " on " + their_name + " and missing on " +
+             my_name;
+    }
+  }
+  return "nothing";
+}
+
+std::string worker_name(int worker) { return "worker " + std::to_string(worker); }
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+}  // namespace
+
+json describe(const Request& request, const std::vector<Parameter>& parameters) {
+  json description = {{"version", GRADWIRE_VERSION},
+                      {"method", request.method},
+                      {"options", to_json(request.options)},
+                      {"start_after", request.start_after},
+                      {"skip", request.skip},
+                      {"per_parameter", json::array()},
+                      {"parameters", json::array()}};
+  for (const auto& [pattern, options] : request.per_parameter) {
+    description["per_parameter"].push_back({{"pattern", pattern}, {"options", to_json(options)}});
+  }
+  for (const Parameter& parameter : parameters) {
+    description["parameters"].push_back({{"name", parameter.name},
+                                         {"shape", parameter.tensor.sizes().vec()},
+                                         {"dtype", c10::toString(parameter.tensor.scalar_type())}});
+  }
+  return description;
+}
+
+Handshake::Handshake(c10d::ProcessGroup& group)
+    : store_(group.getStore()), worker_(group.getRank()), workers_(group.getSize()) {
+  TORCH_CHECK(store_ != nullptr, "the process group has no store");
+  round_ = store_->add("gradwire/attached/" + std::to_string(worker_), 1);
+}
+
+std::string Handshake::key_of(const char* what, int worker) const {
+  return "gradwire/" + std::to_string(round_) + "/" + what + "/" + std::to_string(worker);
+}
+
+void Handshake::post(const std::string& verdict) { store_->set(key_of("verdict", worker_), verdict); }
+
+void Handshake::fail(const std::string& reason) {
+  post(kFailed + reason);
+  linger();
+}
+
+void Handshake::wait_for_all(std::chrono::milliseconds timeout) {
+  std::vector<std::string> keys;
+  for (int other = 0; other < workers_; ++other) keys.push_back(key_of("verdict", other));
+  try {
+    store_->wait(keys, timeout);
+  } catch (const std::exception& error) {
+    std::vector<std::string> missing;
+    for (int other = 0; other < workers_; ++other) {
+      if (!store_->check({keys[other]})) missing.push_back(worker_name(other));
+    }
+    if (missing.empty()) throw;
+    throw PeerError("gradwire.attach waited " + std::to_string(timeout.count() / 1000.0) +
+                    " s for " + joined(missing) + ", in vain");
+  }
+}
+
+void Handshake::agree(const json& description, std::chrono::milliseconds timeout) {
+  const std::string text = description.dump();
+  store_->set(key_of("description", worker_), text);
+  post(kReady + std::to_string(stable_hash(text)));
+  wait_for_all(timeout);
+  const std::string objection = find_objection();
+  store_->set(key_of("read", worker_), "");
+  if (objection.empty()) return;
+  linger();
+  throw PeerError(objection);
+}
+
+std::string Handshake::find_objection() {
+  const std::string first = store_->get_to_str(key_of("verdict", 0));
+  for (int other = 0; other < workers_; ++other) {
+    const std::string theirs = store_->get_to_str(key_of("verdict", other));
+    if (theirs.starts_with(kFailed)) {
+      return "gradwire.attach failed on " + worker_name(other) + ": " +
+             theirs.substr(std::string_view(kFailed).size());
+    }
+    if (theirs != first) {
+      const auto read = [&](int worker) {
+        return json::parse(store_->get_to_str(key_of("description", worker)));
+      };
+      return "the workers disagree: " +
+             difference(read(0), read(other), worker_name(0), worker_name(other));
+    }
+  }
+  return "";
+}
+
+// Worker 0 usually hosts the store and ends with its error: first the others must have read theirs.
+void Handshake::linger() {
+  if (worker_ != 0) return;
+  std::vector<std::string> keys;
+  for (int other = 1; other < workers_; ++other) keys.push_back(key_of("read", other));
+  if (keys.empty()) return;
+  try {
+    store_->wait(keys, kLinger);
+  } catch (const std::exception&) {
+    // They have had their time; what there is to say has been said.
+  }
+}
+
+}  // namespace gradwire

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include <memory>
+#include <unordered_map>
+
+#include "ddp/pipeline.h"
+
+namespace gradwire {
+
+// Plugs a Pipeline into a c10d::Reducer. The Reducer calls runHook when a bucket is ready, from within
+// backward, and parseHookResult at the end of backward, for one bucket after the other in order.
+class Hook final : public c10d::CommHookInterface {
+ public:
+  explicit Hook(std::shared_ptr<Pipeline> pipeline) : pipeline_(std::move(pipeline)) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
+  at::Tensor parseHookResult(const c10::IValue& result) override;
+
+ private:
+  std::shared_ptr<Pipeline> pipeline_;
+  int64_t next_ticket_ = 0;
+  std::unordered_map<int64_t, std::unique_ptr<Passage>> under_way_;
+};
+
+}  // namespace gradwire

@@ -1,0 +1,151 @@
+#include "ddp/plan.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+namespace gradwire {
+namespace {
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+struct Choice {
+  const MethodEntry* method;
+  OptionMap options;
+};
+
+Choice complete(const std::string& method, const OptionMap& options) {
+  const MethodEntry& entry = find_method(method);
+  return {&entry, complete_options(entry.name, entry.options, options)};
+}
+
+// The options of a per_parameter entry go on top of the request's own, or stand alone where the entry
+// names another method.
+Choice complete_override(const Request& request, OptionMap override) {
+  const auto named = override.find("method");
+  if (named == override.end()) {
+    OptionMap merged = override;
+    merged.insert(request.options.begin(), request.options.end());
+    return complete(request.method, merged);
+  }
+  const auto* method = std::get_if<std::string>(&named->second);
+  if (method == nullptr) throw std::invalid_argument("[per_parameter] method must be a name");
+  const std::string name = *method;
+  override.erase("method");
+  return complete(name, override);
+}
+
+bool is_compressible(const at::Tensor& tensor) {
+  const at::ScalarType type = tensor.scalar_type();
+  const bool known = type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+  return known && tensor.numel() > 0;
+}
+
+// Everything that two parameters must have in common to travel in one exchange.
+std::string carrier_key(const Choice& choice) {
+  std::string key = choice.method->name;
+  for (const auto& [name, value] : choice.options) {
+    if (std::ranges::find(choice.method->parameter_options, name) ==
+        choice.method->parameter_options.end()) {
+      key += ";" + name + "=" + to_string(value);
+    }
+  }
+  return key;
+}
+
+class Planner {
+ public:
+  explicit Planner(const Request& request) : request_(request) {
+    if (request.start_after < 0) {
+      throw std::invalid_argument("start_after must be >= 0; got " +
+                                  std::to_string(request.start_after));
+    }
+    default_ = complete(request.method, request.options);
+    for (const auto& [pattern, options] : request.per_parameter) {
+      overrides_.emplace_back(pattern, complete_override(request, options));
+    }
+    plain_ = complete("allreduce", {});
+    carrier_of(plain_);
+  }
+
+  void add(const Parameter& parameter) {
+    Choice choice = is_compressible(parameter.tensor) ? chosen_for(parameter.name) : plain_;
+    size_t carrier = carrier_of(choice);
+    const Method& method = *plan_.carriers[carrier];
+    auto state = method.make_state(parameter, choice.options);
+    if (state == nullptr && !method.carries_uncompressed()) {
+      choice = plain_;
+      carrier = 0;
+    }
+    plan_.treatments.push_back({choice.method, choice.options, carrier, std::move(state)});
+  }
+
+  Plan take() { return std::move(plan_); }
+
+ private:
+  Choice chosen_for(const std::string& name) const {
+    const auto matches_name = [&](const std::string& pattern) { return matches(pattern, name); };
+    if (std::ranges::any_of(request_.skip, matches_name)) return plain_;
+    const auto found = std::ranges::find_if(
+        overrides_, [&](const auto& entry) { return matches_name(entry.first); });
+    return found == overrides_.end() ? default_ : found->second;
+  }
+
+  size_t carrier_of(const Choice& choice) {
+    const auto [entry, is_new] = carriers_.try_emplace(carrier_key(choice), plan_.carriers.size());
+    if (is_new) plan_.carriers.push_back(choice.method->create(choice.options));
+    return entry->second;
+  }
+
+  const Request& request_;
+  Choice default_;
+  Choice plain_;
+  std::vector<std::pair<std::string, Choice>> overrides_;
+  std::map<std::string, size_t> carriers_;
+  Plan plan_;
+};
+
+}  // namespace
+
+std::string Plan::describe(size_t parameter) const {
+  const Treatment& treatment = treatments[parameter];
+  if (treatment.state == nullptr) return "uncompressed";
+  std::string text = treatment.method->name;
+  for (const auto& [name, value] : treatment.options) text += " " + name + "=" + to_string(value);
+  return text;
+}
+
+Plan make_plan(const Request& request, const std::vector<Parameter>& parameters) {
+  Planner planner(request);
+  for (const Parameter& parameter : parameters) planner.add(parameter);
+  return planner.take();
+}
+
+Options::operator Request() const {
+  Request request{.method = method,
+                  .options = {},
+                  .start_after = start_after,
+                  .skip = skip,
+                  .per_parameter = per_parameter,
+                  .handshake_timeout = handshake_timeout};
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) request.options[name] = *value;
+  };
+  add("rank", rank);
+  add("min_ratio", min_ratio);
+  add("seed", seed);
+  add("density", density);
+  add("dtype", dtype);
+  add("mode", mode);
+  add("vote_scale", vote_scale);
+  add("bin_conv", bin_conv);
+  add("bin_dense", bin_dense);
+  add("error_feedback", error_feedback);
+  return request;
+}
+
+}  // namespace gradwire

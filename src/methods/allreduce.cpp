@@ -1,0 +1,113 @@
+// S-SGD: the result is the mean of the gradients, exactly. One all-reduce.
+//
+// Where a whole model travels like this, src/ddp does not use this exchange at all but leaves the
+// Reducer its own all-reduce (see plain_group.h). It serves single parameters beside compressed ones
+// and the steps before compression starts.
+
+#include <ATen/ATen.h>
+
+#include "methods/registry.h"
+
+namespace gradwire {
+namespace {
+
+// Types in which a sum of many gradients may overflow where their mean does not, and which Gloo sums
+// with a rounding at every hop: they travel as fp32.
+bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
+class AllreduceExchange final : public Exchange {
+ public:
+  AllreduceExchange(std::vector<Slot> slots, const Step& step)
+      : slots_(std::move(slots)), workers_(step.workers) {}
+
+  Round start() override {
+    const at::ScalarType type = slots_.front().memory.scalar_type();
+    payload_type_ = is_half(type) ? at::kFloat : type;
+    int64_t length = 0;
+    for (const Slot& slot : slots_) length += slot.memory.numel();
+    payload_ = at::empty({length}, slots_.front().memory.options().dtype(payload_type_));
+    // Divided before they are added, as stock DDP does it, so that the sum overflows nowhere where
+    // stock DDP's would not, and equals it bit for bit where the number of workers is a power of two.
+    for_each_part([&](const Slot& slot, at::Tensor part) {
+      at::mul_out(part, slot.memory.to(payload_type_), at::scalar_tensor(1.0 / workers_, payload_.options()));
+    });
+    return {Collective::all_reduce_sum, payload_, payload_};
+  }
+
+  void finish() override {
+    for_each_part([](const Slot& slot, const at::Tensor& part) { slot.memory.copy_(part); });
+  }
+
+  std::vector<int64_t> payload_bytes() const override {
+    std::vector<int64_t> bytes;
+    for (const Slot& slot : slots_) {
+      bytes.push_back(slot.memory.numel() * static_cast<int64_t>(payload_.element_size()));
+    }
+    return bytes;
+  }
+
+ private:
+  template <typename Function>
+  void for_each_part(Function&& function) {
+    int64_t offset = 0;
+    for (const Slot& slot : slots_) {
+      const int64_t length = slot.memory.numel();
+      function(slot, payload_.narrow(0, offset, length).view(slot.memory.sizes()));
+      offset += length;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  int workers_;
+  at::ScalarType payload_type_ = at::kFloat;
+  at::Tensor payload_;
+};
+
+// A sparse gradient is alone in its bucket, and the backend adds it up as it is.
+class SparseAllreduceExchange final : public Exchange {
+ public:
+  SparseAllreduceExchange(at::Tensor gradient, int workers)
+      : gradient_(std::move(gradient)), workers_(workers) {}
+
+  Round start() override {
+    bytes_ = wire_bytes(gradient_);
+    return {Collective::all_reduce_sum, gradient_, gradient_};
+  }
+  void finish() override { gradient_.div_(workers_); }
+  std::vector<int64_t> payload_bytes() const override { return {bytes_}; }
+
+ private:
+  at::Tensor gradient_;
+  int workers_;
+  int64_t bytes_ = 0;
+};
+
+class Allreduce final : public Method {
+ public:
+  std::unique_ptr<ParameterState> make_state(const Parameter& /*parameter*/,
+                                             const OptionMap& /*options*/) const override {
+    return nullptr;
+  }
+  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) const override {
+    if (slots.front().memory.is_sparse()) {
+      return std::make_unique<SparseAllreduceExchange>(slots.front().memory, step.workers);
+    }
+    return std::make_unique<AllreduceExchange>(std::move(slots), step);
+  }
+};
+
+}  // namespace
+
+MethodEntry allreduce_method() {
+  return {
+      .name = "allreduce",
+      .summary = "S-SGD: the mean of the gradients, uncompressed; what DDP does by itself",
+      .options = {},
+      .parameter_options = {},
+      .create = [](const OptionMap&) -> std::unique_ptr<Method> {
+        return std::make_unique<Allreduce>();
+      },
+  };
+}
+
+}  // namespace gradwire

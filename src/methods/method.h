@@ -1,0 +1,115 @@
+#pragma once
+
+// What a method is made of.
+//
+//   Method     one per method name and wire options: decides which parameters it compresses, makes
+//              their state, and starts an Exchange for every bucket.
+//   Exchange   one bucket's way through a method: encode, one or more collectives, decode. It lives
+//              from the moment the bucket is ready to the moment its gradients hold the result.
+//   Slot       one parameter's place in the bucket.
+//
+// A method never communicates: it hands out rounds, and src/ddp launches them.
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gradwire/options.h"
+#include "gradwire/stats.h"
+#include "methods/option_spec.h"
+
+namespace gradwire {
+
+struct Parameter {
+  std::string name;
+  at::Tensor tensor;
+
+  ParameterKind kind() const {
+    return tensor.dim() >= 3   ? ParameterKind::conv
+           : tensor.dim() == 2 ? ParameterKind::dense
+                               : ParameterKind::other;
+  }
+};
+
+// What a method remembers of one parameter from step to step. Belongs to the parameter, never to a
+// bucket: DDP makes new buckets after the first step.
+class ParameterState {
+ public:
+  virtual ~ParameterState() = default;
+  // The residual, or an undefined tensor.
+  virtual at::Tensor residual() const { return {}; }
+  // The tensors to save, by name. They are references: loading copies into them.
+  virtual std::map<std::string, at::Tensor> tensors() const = 0;
+};
+
+// One parameter's place in a bucket. `memory` is the parameter's part of the bucket, in the parameter's
+// own shape and strides.
+struct Slot {
+  const Parameter* parameter = nullptr;
+  ParameterState* state = nullptr;  // null: travels uncompressed
+  at::Tensor memory;
+
+  // The gradient as contiguous fp32: the bucket's own memory where that is possible, else a copy.
+  at::Tensor load() const { return memory.to(at::kFloat).contiguous(); }
+  // Somewhere to write the result: the bucket's own memory where possible. Ends with store().
+  at::Tensor result() const {
+    return memory.scalar_type() == at::kFloat && memory.is_contiguous()
+               ? memory
+               : at::empty(memory.sizes(), memory.options().dtype(at::kFloat));
+  }
+  void store(const at::Tensor& result) const {
+    if (!result.is_same(memory)) memory.copy_(result);
+  }
+};
+
+struct Step {
+  int64_t number = 0;  // of compressed steps, from 1; the same on all workers
+  int worker = 0;
+  int workers = 1;
+};
+
+// What a tensor takes up on the wire.
+inline int64_t wire_bytes(const at::Tensor& tensor) {
+  const size_t bytes =
+      tensor.is_sparse() ? tensor._values().nbytes() + tensor._indices().nbytes() : tensor.nbytes();
+  return static_cast<int64_t>(bytes);
+}
+
+enum class Collective : uint8_t { all_reduce_sum, all_gather, all_to_all };
+
+// One collective to launch. For an all-reduce, `receive` is `send` itself.
+struct Round {
+  Collective collective;
+  at::Tensor send;
+  at::Tensor receive;
+};
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // Encodes. Called in backward, when the bucket's gradients are complete.
+  virtual Round start() = 0;
+  // Called when a round has completed; the next round, if there is one.
+  virtual std::optional<Round> next() { return std::nullopt; }
+  // Called when the last round has completed. Decodes: leaves the result in the slots' memory.
+  virtual void finish() = 0;
+  // Bytes of this worker's payload that each slot takes up, headers included. Valid after start().
+  virtual std::vector<int64_t> payload_bytes() const = 0;
+};
+
+class Method {
+ public:
+  virtual ~Method() = default;
+  // Null where the method leaves this parameter uncompressed.
+  virtual std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
+                                                     const OptionMap& options) const = 0;
+  // True if its exchanges also take slots without state, at no further collective.
+  virtual bool carries_uncompressed() const { return false; }
+  virtual std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) const = 0;
+};
+
+}  // namespace gradwire

@@ -1,0 +1,103 @@
+#include "methods/option_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+
+namespace gradwire {
+namespace {
+
+std::string format_number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+// An integer is as good as the number it stands for; nothing else is converted.
+OptionValue as_type_of(const OptionValue& wanted, const OptionValue& given) {
+  if (std::holds_alternative<double>(wanted) && std::holds_alternative<int64_t>(given)) {
+    return static_cast<double>(std::get<int64_t>(given));
+  }
+  return given;
+}
+
+std::string joined_names(const std::vector<OptionSpec>& specs) {
+  std::string names;
+  for (const OptionSpec& spec : specs) names += (names.empty() ? "" : ", ") + spec.name;
+  return names.empty() ? "none" : names;
+}
+
+}  // namespace
+
+std::string to_string(const OptionValue& value) {
+  struct Printer {
+    std::string operator()(bool flag) const { return flag ? "True" : "False"; }
+    std::string operator()(int64_t number) const { return std::to_string(number); }
+    std::string operator()(double number) const { return format_number(number); }
+    std::string operator()(const std::string& text) const { return '"' + text + '"'; }
+  };
+  return std::visit(Printer{}, value);
+}
+
+OptionSpec boolean_option(std::string name, bool default_value) {
+  return {std::move(name), default_value, "True or False",
+          [](const OptionValue& value) { return std::holds_alternative<bool>(value); }};
+}
+
+OptionSpec integer_option(std::string name, int64_t default_value, int64_t least) {
+  return {std::move(name), default_value, "an integer >= " + std::to_string(least),
+          [least](const OptionValue& value) {
+            const auto* number = std::get_if<int64_t>(&value);
+            return number != nullptr && *number >= least;
+          }};
+}
+
+OptionSpec number_option(std::string name, double default_value, double least, double most,
+                         bool open_below) {
+  const bool bounded = most < std::numeric_limits<double>::infinity();
+  std::string rule =
+      bounded ? "in " + std::string(open_below ? "(" : "[") + format_number(least) + ", " +
+                    format_number(most) + "]"
+              : "a finite number " + std::string(open_below ? "> " : ">= ") + format_number(least);
+  return {std::move(name), default_value, std::move(rule),
+          [=](const OptionValue& value) {
+            const auto* number = std::get_if<double>(&value);
+            return number != nullptr && std::isfinite(*number) && *number <= most &&
+                   (open_below ? *number > least : *number >= least);
+          }};
+}
+
+OptionSpec choice_option(std::string name, std::vector<std::string> choices) {
+  std::string rule;
+  for (const std::string& choice : choices) rule += (rule.empty() ? "\"" : " or \"") + choice + '"';
+  OptionValue first = choices.front();
+  return {std::move(name), std::move(first), std::move(rule),
+          [choices = std::move(choices)](const OptionValue& value) {
+            const auto* text = std::get_if<std::string>(&value);
+            return text != nullptr && std::ranges::find(choices, *text) != choices.end();
+          }};
+}
+
+OptionMap complete_options(const std::string& method, const std::vector<OptionSpec>& specs,
+                           const OptionMap& given) {
+  OptionMap complete;
+  for (const OptionSpec& spec : specs) complete[spec.name] = spec.default_value;
+  for (const auto& [name, value] : given) {
+    const auto spec = std::ranges::find(specs, name, &OptionSpec::name);
+    if (spec == specs.end()) {
+      throw std::invalid_argument("[" + method + "] has no option \"" + name +
+                                  "\"; its options are: " + joined_names(specs));
+    }
+    const OptionValue converted = as_type_of(spec->default_value, value);
+    if (!spec->accepts(converted)) {
+      throw std::invalid_argument("[" + method + "] " + name + " must be " + spec->rule + "; got " +
+                                  to_string(value));
+    }
+    complete[name] = converted;
+  }
+  return complete;
+}
+
+}  // namespace gradwire

@@ -1,0 +1,39 @@
+#include "methods/registry.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "gradwire/methods.h"
+
+namespace gradwire {
+
+const std::vector<MethodEntry>& registry() {
+  static const std::vector<MethodEntry> entries = {
+      allreduce_method(),
+      acpsgd_method(),
+  };
+  return entries;
+}
+
+const MethodEntry& find_method(const std::string& name) {
+  const auto entry = std::ranges::find(registry(), name, &MethodEntry::name);
+  if (entry != registry().end()) return *entry;
+  std::string names;
+  for (const MethodEntry& known : registry()) names += (names.empty() ? "" : ", ") + known.name;
+  throw std::invalid_argument("there is no method \"" + name + "\"; the methods are: " + names);
+}
+
+std::vector<MethodDescription> methods() {
+  std::vector<MethodDescription> descriptions;
+  for (const MethodEntry& entry : registry()) {
+    MethodDescription& description = descriptions.emplace_back();
+    description.name = entry.name;
+    description.summary = entry.summary;
+    for (const OptionSpec& spec : entry.options) {
+      description.options.push_back({spec.name, spec.default_value, spec.rule});
+    }
+  }
+  return descriptions;
+}
+
+}  // namespace gradwire

@@ -1,0 +1,73 @@
+#include "ddp/plan.h"
+
+#include <gtest/gtest.h>
+
+namespace gradwire {
+namespace {
+
+std::vector<Parameter> parameters() {
+  return {{"encoder.weight", torch::zeros({64, 64})},
+          {"encoder.bias", torch::zeros({64})},
+          {"lm_head.weight", torch::zeros({64, 64})},
+          {"double.weight", torch::zeros({64, 64}, at::kDouble)}};
+}
+
+std::string error_of(const Request& request) {
+  try {
+    make_plan(request, parameters());
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Plan, IsPlainWhereNothingIsCompressed) {
+  EXPECT_TRUE(make_plan({.method = "allreduce"}, parameters()).is_plain());
+  EXPECT_FALSE(make_plan({.method = "acpsgd"}, parameters()).is_plain());
+  EXPECT_TRUE(make_plan({.method = "acpsgd", .skip = {"*"}}, parameters()).is_plain());
+}
+
+TEST(Plan, CompressesWhatThePatternsSay) {
+  const Plan plan = make_plan({.method = "acpsgd",
+                               .options = {{"rank", int64_t{2}}},
+                               .skip = {"lm_head.*"},
+                               .per_parameter = {{"encoder.w*", {{"rank", int64_t{8}}}},
+                                                 {"encoder.*", {{"rank", int64_t{5}}}}}},
+                              parameters());
+  EXPECT_NE(plan.describe(0).find("rank=8"), std::string::npos) << plan.describe(0);
+  EXPECT_EQ(plan.describe(1), "uncompressed");
+  EXPECT_EQ(plan.describe(2), "uncompressed");
+  EXPECT_EQ(plan.describe(3), "uncompressed");
+}
+
+TEST(Plan, LetsAParameterHaveAnotherMethod) {
+  const Plan plan = make_plan(
+      {.method = "allreduce", .per_parameter = {{"encoder.*", {{"method", std::string("acpsgd")}}}}},
+      parameters());
+  EXPECT_NE(plan.describe(0).find("acpsgd"), std::string::npos);
+  EXPECT_EQ(plan.describe(2), "uncompressed");
+}
+
+TEST(Plan, PutsDifferentRanksIntoOneExchange) {
+  const Plan plan = make_plan(
+      {.method = "acpsgd", .per_parameter = {{"encoder.*", {{"rank", int64_t{8}}}}}}, parameters());
+  EXPECT_EQ(plan.treatments[0].carrier, plan.treatments[2].carrier);
+}
+
+TEST(Plan, NamesWhatIsValid) {
+  EXPECT_NE(error_of({.method = "nothing"}).find("the methods are: allreduce, "), std::string::npos);
+  EXPECT_EQ(error_of({.method = "acpsgd", .options = {{"rnak", int64_t{4}}}}).substr(0, 42),
+            "[acpsgd] has no option \"rnak\"; its options");
+  EXPECT_EQ(error_of({.method = "acpsgd", .options = {{"rank", int64_t{0}}}}),
+            "[acpsgd] rank must be an integer >= 1; got 0");
+  EXPECT_EQ(error_of({.method = "acpsgd", .options = {{"rank", std::string("4")}}}),
+            "[acpsgd] rank must be an integer >= 1; got \"4\"");
+  EXPECT_EQ(error_of({.method = "allreduce", .options = {{"error_feedback", true}}}),
+            "[allreduce] has no option \"error_feedback\"; its options are: none");
+  EXPECT_EQ(error_of({.method = "acpsgd", .start_after = -1}), "start_after must be >= 0; got -1");
+  EXPECT_NE(error_of({.method = "acpsgd", .per_parameter = {{"x*", {{"method", std::string("no")}}}}}),
+            "");
+}
+
+}  // namespace
+}  // namespace gradwire

@@ -1,0 +1,252 @@
+"""gradwire.attach on stock DDP, with real processes."""
+
+import copy
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+from worlds import RaisedError, run_world, run_world_with_errors
+
+import gradwire
+
+
+def small_net() -> nn.Module:
+    torch.manual_seed(7)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 6 * 6, 64), nn.Linear(64, 10)
+    )
+
+
+def batch(worker: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1000 * step + worker)
+    return (
+        torch.randn(6, 1, 8, 8, generator=generator),
+        torch.randint(10, (6,), generator=generator),
+    )
+
+
+def train(ddp: nn.Module, worker: int, steps: int) -> list[torch.Tensor]:
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+    for step in range(steps):
+        x, y = batch(worker, step)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(ddp(x), y).backward()
+        optimizer.step()
+    return [parameter.detach().clone() for parameter in ddp.parameters()]
+
+
+def train_with(worker: int, method: str, cap: float, options: dict) -> list[torch.Tensor]:
+    ddp = DistributedDataParallel(small_net(), bucket_cap_mb=cap)
+    if method != "stock":
+        gradwire.attach(ddp, method, **options)
+    return train(ddp, worker, steps=8)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("cap", [0.01, 25])
+def test_allreduce_equals_stock_ddp_bit_for_bit(workers, cap):
+    ours = run_world(workers, train_with, "allreduce", cap, {})
+    stock = run_world(workers, train_with, "stock", cap, {})
+    for worker in range(workers):
+        for a, b in zip(ours[worker], stock[worker], strict=True):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("method", list(gradwire.methods()))
+@pytest.mark.parametrize("workers", [1, 3, 4])
+@pytest.mark.parametrize("cap", [0.01, 25])
+def test_all_workers_have_the_same_weights(method, workers, cap):
+    weights = run_world(workers, train_with, method, cap, {})
+    for other in weights[1:]:
+        for a, b in zip(weights[0], other, strict=True):
+            assert torch.equal(a, b)
+
+
+def loss_after_training(worker: int, method: str) -> tuple[float, dict]:
+    ddp = DistributedDataParallel(small_net())
+    gw = gradwire.attach(ddp, method)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    for _ in range(60):
+        x, y = batch(worker, 0)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(ddp(x), y)
+        loss.backward()
+        optimizer.step()
+    return loss.item(), gw.stats()
+
+
+@pytest.mark.parametrize("method", list(gradwire.methods()))
+def test_it_learns_and_reports(method):
+    for loss, stats in run_world(2, loss_after_training, method):
+        assert loss < 0.7
+        assert stats["steps"] == 60
+        assert stats["method"] == method
+        assert stats["code_ratio"] == stats["gradient_bytes"] / stats["payload_bytes"]
+        assert stats["wire_ratio"] == stats["dense_bytes"] / stats["sent_bytes"]
+        assert set(stats["code_ratio_by_kind"]) == {"conv", "dense", "other"}
+        assert set(stats["plan"]) == {name for name, _ in small_net().named_parameters()}
+        assert {"encode_seconds", "decode_seconds", "wait_seconds", "residual_norm"} <= set(stats)
+
+
+def resume(worker: int) -> bool:
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(nn.Linear(40, 30))
+    gw = gradwire.attach(ddp, "acpsgd")
+    x = torch.randn(5, 40) + worker
+    for _ in range(3):
+        ddp(x).square().sum().backward()
+    saved, model = gw.state_dict(), copy.deepcopy(ddp.module)
+    model.zero_grad()
+    ddp.zero_grad()
+    other = DistributedDataParallel(model)
+    gw_other = gradwire.attach(other, "acpsgd")
+    gw_other.load_state_dict(saved)
+    for wrapped in (ddp, other):
+        wrapped(x).square().sum().backward()
+    return torch.equal(ddp.module.weight.grad, model.weight.grad)
+
+
+def test_a_loaded_state_goes_on_where_it_was_saved():
+    assert run_world(2, resume) == [True, True]
+
+
+def test_methods_describes_every_option():
+    methods = gradwire.methods()
+    assert {"allreduce", "acpsgd"} <= set(methods)
+    assert methods["acpsgd"]["options"]["rank"]["default"] == 4
+
+
+# --- wrong use: the error comes on every worker, within seconds, and says what to do ---
+
+
+def wrong_method(worker: int, who: list[int]) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "topkk" if worker in who else "allreduce")
+
+
+def wrong_option(worker: int, who: list[int]) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "acpsgd", **({"rnk": 4} if worker in who else {}))
+
+
+def wrong_value(worker: int, who: list[int]) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "acpsgd", rank=[4] if worker in who else 4)
+
+
+@pytest.mark.parametrize(
+    ("work", "text"),
+    [
+        (wrong_method, "there is no method \"topkk\"; the methods are: allreduce"),
+        (wrong_option, "[acpsgd] has no option \"rnk\"; its options are: rank"),
+        (wrong_value, "rank must be a number, a string, True or False; got [4]"),
+    ],
+)
+@pytest.mark.parametrize("who", [[0, 1, 2], [1], [0]])
+def test_a_mistake_raises_on_every_worker(work, text, who):
+    begin = time.monotonic()
+    outcomes = run_world_with_errors(3, work, who)
+    assert time.monotonic() - begin < 30
+    for worker, outcome in enumerate(outcomes):
+        assert isinstance(outcome, RaisedError), f"worker {worker} raised nothing"
+        assert text in outcome.message
+        if worker in who:
+            assert outcome.kind == "ValueError"
+        else:
+            assert outcome.kind == "RuntimeError"
+            assert f"failed on worker {who[0]}" in outcome.message
+
+
+def disagree(worker: int) -> None:
+    ddp = DistributedDataParallel(nn.Linear(40, 40))
+    gradwire.attach(ddp, "acpsgd", rank=2 if worker == 1 else 4)
+
+
+def test_disagreement_is_named():
+    for outcome in run_world_with_errors(3, disagree):
+        assert outcome.kind == "RuntimeError"
+        assert "options/rank is 4 on worker 0 and 2 on worker 1" in outcome.message
+
+
+def attach_to_module(worker: int) -> None:
+    gradwire.attach(nn.Linear(4, 4), "acpsgd")
+
+
+def attach_twice(worker: int) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "allreduce")
+    gradwire.attach(ddp, "acpsgd")
+
+
+def attach_after_hook(worker: int) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    ddp.register_comm_hook(None, allreduce_hook)
+    gradwire.attach(ddp, "acpsgd")
+
+
+def attach_after_builtin_hook(worker: int) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    gradwire.attach(ddp, "allreduce")
+
+
+def attach_after_backward(worker: int) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    ddp(torch.ones(2, 4)).sum().backward()
+    gradwire.attach(ddp, "acpsgd")
+
+
+def attach_python_reducer(worker: int) -> None:
+    torch._dynamo.config.optimize_ddp = "python_reducer"
+    gradwire.attach(DistributedDataParallel(nn.Linear(4, 4)), "acpsgd")
+
+
+def attach_optimizer_in_backward(worker: int) -> None:
+    from torch.distributed.optim import _apply_optimizer_in_backward
+
+    net = nn.Linear(4, 4)
+    _apply_optimizer_in_backward(torch.optim.SGD, net.parameters(), {"lr": 0.1})
+    gradwire.attach(DistributedDataParallel(net), "acpsgd")
+
+
+def attach_delayed(worker: int) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    ddp = DistributedDataParallel(
+        net,
+        delay_all_reduce_named_params=[("0.bias", net[0].bias)],
+        param_to_hook_all_reduce=net[0].weight,
+    )
+    gradwire.attach(ddp, "acpsgd")
+
+
+class FullyShardedDataParallel(nn.Module):
+    pass
+
+
+def attach_fsdp(worker: int) -> None:
+    gradwire.attach(FullyShardedDataParallel(), "acpsgd")
+
+
+@pytest.mark.parametrize(
+    ("work", "text"),
+    [
+        (attach_to_module, "takes a model wrapped in DistributedDataParallel; got Linear"),
+        (attach_twice, "attached already"),
+        (attach_after_hook, "communication hook already"),
+        (attach_after_builtin_hook, "communication hook already"),
+        (attach_after_backward, "a backward has run already"),
+        (attach_python_reducer, "python_reducer"),
+        (attach_optimizer_in_backward, "optimizer in backward"),
+        (attach_delayed, "delay_all_reduce_named_params"),
+        (attach_fsdp, "FSDP"),
+    ],
+)
+def test_wrong_use_names_cause_and_cure(work, text):
+    for outcome in run_world_with_errors(2, work):
+        assert isinstance(outcome, RaisedError)
+        assert outcome.kind == "RuntimeError"
+        assert text in outcome.message

@@ -1,0 +1,79 @@
+"""Worlds of real worker processes for the tests."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def _worker(worker: int, workers: int, port: int, work: Callable, args: tuple, queue: Any) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", rank=worker, world_size=workers, timeout=timedelta(seconds=60)
+    )
+    try:
+        outcome = work(worker, *args)
+    except Exception as error:  # the parent decides whether it was expected
+        outcome = RaisedError(type(error).__name__, str(error), traceback.format_exc())
+    # By value: a tensor in shared memory would be gone with this process.
+    queue.put((worker, pickle.dumps(outcome)))
+    queue.close()
+    queue.join_thread()
+
+
+class RaisedError:
+    """An exception as it left a worker."""
+
+    def __init__(self, kind: str, message: str, trace: str) -> None:
+        self.kind, self.message, self.trace = kind, message, trace
+
+
+def run_world_with_errors(
+    workers: int, work: Callable, *args: Any, timeout: float = 120.0
+) -> list[Any]:
+    """``work(worker, *args)`` on every worker; what each returned or a RaisedError."""
+    # Fresh processes, forked off one that has imported torch and has started no thread.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gradwire", "torch._dynamo", "pytest"])
+    queue = context.Queue()
+    port = free_port()
+    processes = [
+        context.Process(target=_worker, args=(w, workers, port, work, args, queue), daemon=True)
+        for w in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    outcomes: dict[int, Any] = {}
+    deadline = time.monotonic() + timeout
+    while len(outcomes) < workers:
+        worker, outcome = queue.get(timeout=max(0.1, deadline - time.monotonic()))
+        outcomes[worker] = pickle.loads(outcome)
+    for process in processes:
+        process.join(timeout=20)
+        if process.is_alive():
+            process.kill()
+    return [outcomes[worker] for worker in range(workers)]
+
+
+def run_world(workers: int, work: Callable, *args: Any, timeout: float = 120.0) -> list[Any]:
+    outcomes = run_world_with_errors(workers, work, *args, timeout=timeout)
+    for worker, outcome in enumerate(outcomes):
+        assert not isinstance(outcome, RaisedError), f"worker {worker}:\n{outcome.trace}"
+    return outcomes
