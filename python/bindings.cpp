@@ -2,9 +2,9 @@
 
 #include <torch/extension.h>
 
+#include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "gradwire/attachment.h"
 #include "gradwire/methods.h"
@@ -72,10 +72,10 @@ py::dict methods_to_python() {
   return result;
 }
 
-std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,
-                                   const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                   const std::vector<std::pair<std::string, at::Tensor>>& parameters,
-                                   const Request& request) {
+std::shared_ptr<Attachment> attach(
+    const std::shared_ptr<c10d::Reducer>& reducer,
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const Request& request) {
   std::vector<NamedParameter> named;
   for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
   return Attachment::attach(reducer, group, named, request);

@@ -25,12 +25,13 @@ using State = std::map<std::string, c10::IValue>;
 
 class Pipeline;
 
-// The expert part: compression attached to a Reducer, DDP's or one's own. Both the Python attach() and
-// the C++ DistributedDataParallel are built on it.
+// The expert part: compression attached to a Reducer, DDP's or one's own. Both the Python attach()
+// and the C++ DistributedDataParallel are built on it.
 class GRADWIRE_EXPORT Attachment {
  public:
   // Agrees with the other workers of the group on method, options and parameters, then makes every
-  // later backward of the reducer go through the method. Collective; once, before the first backward.
+  // later backward of the reducer go through the method. Collective; once, before the first
+  // backward.
   //   std::invalid_argument   the request is wrong here; the other workers get a PeerError
   //   PeerError               workers disagree, or one failed or never came
   static std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,

@@ -61,7 +61,7 @@ inline void collect_tensors(const at::Tensor& tensor, std::vector<at::Tensor>& f
 template <typename... Parts>
 void collect_tensors(const std::tuple<Parts...>& parts, std::vector<at::Tensor>& found);
 template <typename Range>
-  requires requires(const Range& range) { range.begin() != range.end(); }
+requires requires(const Range& range) { range.begin() != range.end(); }
 void collect_tensors(const Range& range, std::vector<at::Tensor>& found);
 template <typename First, typename Second>
 void collect_tensors(const std::pair<First, Second>& pair, std::vector<at::Tensor>& found) {
@@ -70,15 +70,16 @@ void collect_tensors(const std::pair<First, Second>& pair, std::vector<at::Tenso
 }
 // Anything else (a number, a string) holds no tensor.
 template <typename Other>
-  requires(!requires(const Other& other) { other.begin() != other.end(); })
-void collect_tensors(const Other& /*other*/, std::vector<at::Tensor>& /*found*/) {}
+requires(!requires(const Other& other) {
+  other.begin() != other.end();
+}) void collect_tensors(const Other& /*other*/, std::vector<at::Tensor>& /*found*/) {}
 
 template <typename... Parts>
 void collect_tensors(const std::tuple<Parts...>& parts, std::vector<at::Tensor>& found) {
   std::apply([&](const auto&... part) { (collect_tensors(part, found), ...); }, parts);
 }
 template <typename Range>
-  requires requires(const Range& range) { range.begin() != range.end(); }
+requires requires(const Range& range) { range.begin() != range.end(); }
 void collect_tensors(const Range& range, std::vector<at::Tensor>& found) {
   for (const auto& element : range) collect_tensors(element, found);
 }
@@ -89,15 +90,13 @@ std::shared_ptr<torch::nn::Module> as_base(const std::shared_ptr<Module>& module
   return module;
 }
 template <typename Holder>
-  requires requires(const Holder& holder) { holder.ptr(); }
-std::shared_ptr<torch::nn::Module> as_base(const Holder& holder) {
-  return holder.ptr();
-}
+requires requires(const Holder& holder) { holder.ptr(); }
+std::shared_ptr<torch::nn::Module> as_base(const Holder& holder) { return holder.ptr(); }
 
 }  // namespace detail
 
-// Data parallelism for libtorch: every worker holds a copy of the module and computes gradients from
-// its own data; after backward(), `.grad` holds the workers' common result.
+// Data parallelism for libtorch: every worker holds a copy of the module and computes gradients
+// from its own data; after backward(), `.grad` holds the workers' common result.
 //
 //   auto group = gradwire::init_process_group();
 //   gradwire::DistributedDataParallel ddp(model, group, {.method = "acpsgd", .rank = 4});
@@ -105,8 +104,8 @@ std::shared_ptr<torch::nn::Module> as_base(const Holder& holder) {
 //   loss.backward();
 //   optimizer.step();
 //
-// The constructor gives every worker the parameters and buffers of worker 0. All workers must make the
-// same modules in the same order.
+// The constructor gives every worker the parameters and buffers of worker 0. All workers must make
+// the same modules in the same order.
 template <typename Module>
 class DistributedDataParallel {
  public:
@@ -115,8 +114,8 @@ class DistributedDataParallel {
       : module_(std::move(module)),
         core_(detail::as_base(module_), std::move(group), options, parallel) {}
 
-  // Whatever the module's own forward takes and gives. Tensors in what it gives are found in tuples,
-  // pairs and containers.
+  // Whatever the module's own forward takes and gives. Tensors in what it gives are found in
+  // tuples, pairs and containers.
   template <typename... Arguments>
   auto forward(Arguments&&... arguments) {
     core_.before_forward();
@@ -136,8 +135,7 @@ class DistributedDataParallel {
   //   loss(ddp.forward(x1)).backward();   // sends the sum of both
   class [[nodiscard]] NoSync {
    public:
-    explicit NoSync(DataParallelCore& core)
-        : core_(core), before_(core.synchronises()) {
+    explicit NoSync(DataParallelCore& core) : core_(core), before_(core.synchronises()) {
       core_.set_synchronises(false);
     }
     NoSync(const NoSync&) = delete;

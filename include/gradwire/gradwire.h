@@ -3,8 +3,8 @@
 // gradwire: gradient compression for data-parallel training. The table of contents of the C++ API.
 
 // Start here: a process group from the launcher's environment, and data parallelism over it.
-#include "gradwire/process_group.h"              // init_process_group()
 #include "gradwire/distributed_data_parallel.h"  // DistributedDataParallel
+#include "gradwire/process_group.h"              // init_process_group()
 
 // What it can do and what it did.
 #include "gradwire/methods.h"  // methods(): every method with its options

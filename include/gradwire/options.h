@@ -22,7 +22,7 @@ struct Request {
   std::string method = "allreduce";
   OptionMap options = {};
 
-  int64_t start_after = 0;        // steps of plain all-reduce before compression begins
+  int64_t start_after = 0;             // steps of plain all-reduce before compression begins
   std::vector<std::string> skip = {};  // parameter names (glob patterns) that travel uncompressed
   // Options, or another "method", by glob pattern; the first match wins.
   std::vector<std::pair<std::string, OptionMap>> per_parameter = {};

@@ -13,14 +13,15 @@ struct ProcessGroupOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 
-// Joins the world that a launcher has described in the environment: RANK, WORLD_SIZE, MASTER_ADDR and
-// MASTER_PORT as torchrun sets them, else Open MPI's (OMPI_COMM_WORLD_*) or Slurm's (SLURM_*) names for
-// the first two. With none of them, a world of one. The backend is Gloo, on the interface named by
-// GLOO_SOCKET_IFNAME or the one that the host's name resolves to.
+// Joins the world that a launcher has described in the environment: RANK, WORLD_SIZE, MASTER_ADDR
+// and MASTER_PORT as torchrun sets them, else Open MPI's (OMPI_COMM_WORLD_*) or Slurm's (SLURM_*)
+// names for the first two. With none of them, a world of one. The backend is Gloo, on the interface
+// named by GLOO_SOCKET_IFNAME or the one that the host's name resolves to.
 GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(
     const ProcessGroupOptions& options = {});
 
-// The same with everything given: for tests, and for programs with their own way of starting workers.
+// The same with everything given: for tests, and for programs with their own way of starting
+// workers.
 GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(
     const c10::intrusive_ptr<c10d::Store>& store, int worker, int workers,
     const ProcessGroupOptions& options = {});

@@ -16,7 +16,8 @@ struct KindStats {
   int64_t payload_bytes = 0;
 };
 
-// What this worker has done so far. The ratios follow from the counts and are methods for that reason.
+// What this worker has done so far. The ratios follow from the counts and are methods for that
+// reason.
 struct Stats {
   std::string method;
   int64_t steps = 0;

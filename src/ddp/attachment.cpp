@@ -16,7 +16,8 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
                                                const std::vector<NamedParameter>& parameters,
                                                const Request& request) {
   std::vector<Parameter> ours;
-  for (const NamedParameter& parameter : parameters) ours.push_back({parameter.name, parameter.tensor});
+  for (const NamedParameter& parameter : parameters)
+    ours.push_back({parameter.name, parameter.tensor});
 
   Handshake handshake(*group);
   Plan plan;

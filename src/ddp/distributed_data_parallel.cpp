@@ -1,7 +1,7 @@
 #include "gradwire/distributed_data_parallel.h"
 
-#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/nn/modules/embedding.h>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include <set>
 #include <stdexcept>
@@ -16,7 +16,8 @@ size_t bytes_of(double mebibytes) { return static_cast<size_t>(mebibytes * 1024 
 std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module) {
   std::vector<NamedParameter> trainable;
   for (const auto& parameter : module.named_parameters()) {
-    if (parameter.value().requires_grad()) trainable.push_back({parameter.key(), parameter.value()});
+    if (parameter.value().requires_grad())
+      trainable.push_back({parameter.key(), parameter.value()});
   }
   if (trainable.empty()) {
     throw std::invalid_argument("DistributedDataParallel: the module has no parameter to train");
@@ -87,7 +88,8 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
   attachment_ = Attachment::attach(reducer_, group_, parameters, request);
 
   std::vector<at::Tensor> everything;
-  for (const at::Tensor& parameter : module_->parameters()) everything.push_back(parameter.detach());
+  for (const at::Tensor& parameter : module_->parameters())
+    everything.push_back(parameter.detach());
   for (const at::Tensor& buffer : module_->buffers()) everything.push_back(buffer.detach());
   broadcast(everything);
 }

@@ -88,7 +88,9 @@ std::string Handshake::key_of(const char* what, int worker) const {
   return "gradwire/" + std::to_string(round_) + "/" + what + "/" + std::to_string(worker);
 }
 
-void Handshake::post(const std::string& verdict) { store_->set(key_of("verdict", worker_), verdict); }
+void Handshake::post(const std::string& verdict) {
+  store_->set(key_of("verdict", worker_), verdict);
+}
 
 void Handshake::fail(const std::string& reason) {
   post(kFailed + reason);

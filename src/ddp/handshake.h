@@ -15,14 +15,16 @@ namespace gradwire {
 // What all workers of a group must have in common.
 nlohmann::json describe(const Request& request, const std::vector<Parameter>& parameters);
 
-// The workers' agreement at attach, by way of the group's store: it works before any collective does,
-// and it can name the worker that is missing. One handshake per attach, in the same order everywhere.
+// The workers' agreement at attach, by way of the group's store: it works before any collective
+// does, and it can name the worker that is missing. One handshake per attach, in the same order
+// everywhere.
 class Handshake {
  public:
   explicit Handshake(c10d::ProcessGroup& group);
 
-  // Returns when every worker has posted the same description. Otherwise throws a PeerError that names
-  // the worker and the difference, the worker's failure, or the workers that did not come in time.
+  // Returns when every worker has posted the same description. Otherwise throws a PeerError that
+  // names the worker and the difference, the worker's failure, or the workers that did not come in
+  // time.
   void agree(const nlohmann::json& description, std::chrono::milliseconds timeout);
   // Makes every other worker's agree() throw.
   void fail(const std::string& reason);

@@ -10,9 +10,9 @@ bool has_joined() { return torch::autograd::get_current_graph_task_id() == -1; }
 
 }  // namespace
 
-// The future is complete at once and carries a ticket: the waiting is done in parseHookResult, on the
-// thread that would wait for the future anyway. So nothing ever runs in a callback on the backend's own
-// threads, which are few and needed for the collectives still to come.
+// The future is complete at once and carries a ticket: the waiting is done in parseHookResult, on
+// the thread that would wait for the future anyway. So nothing ever runs in a callback on the
+// backend's own threads, which are few and needed for the collectives still to come.
 c10::intrusive_ptr<c10::ivalue::Future> Hook::runHook(c10d::GradBucket& bucket) {
   if (bucket.getIndex() == 0) under_way_.clear();  // of a backward that an exception cut short
   std::unique_ptr<Passage> passage = pipeline_->launch(bucket);

@@ -9,8 +9,9 @@
 
 namespace gradwire {
 
-// Plugs a Pipeline into a c10d::Reducer. The Reducer calls runHook when a bucket is ready, from within
-// backward, and parseHookResult at the end of backward, for one bucket after the other in order.
+// Plugs a Pipeline into a c10d::Reducer. The Reducer calls runHook when a bucket is ready, from
+// within backward, and parseHookResult at the end of backward, for one bucket after the other in
+// order.
 class Hook final : public c10d::CommHookInterface {
  public:
   explicit Hook(std::shared_ptr<Pipeline> pipeline) : pipeline_(std::move(pipeline)) {}

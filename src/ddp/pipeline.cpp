@@ -24,9 +24,9 @@ class Stopwatch {
   Clock::time_point begin_;
 };
 
-// The parameter's part of the bucket as the parameter sees it. The Reducer lays a gradient out in the
-// parameter's memory order but hands it out as if that were contiguous, which is wrong for example
-// where the parameter is channels_last.
+// The parameter's part of the bucket as the parameter sees it. The Reducer lays a gradient out in
+// the parameter's memory order but hands it out as if that were contiguous, which is wrong for
+// example where the parameter is channels_last.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& flat) {
   const at::Tensor strided =
       parameter.is_non_overlapping_and_dense()
@@ -51,8 +51,8 @@ Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Par
 }
 
 // The Reducer launches the buckets of a step in ascending order, so one that does not ascend begins
-// the next step. Neither "the last bucket" nor the autograd graph would do: the last may be left out
-// (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
+// the next step. Neither "the last bucket" nor the autograd graph would do: the last may be left
+// out (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
 void Pipeline::advance_step(size_t bucket) {
   if (stats_.steps == 0 || bucket <= last_bucket_) ++stats_.steps;
   last_bucket_ = bucket;
@@ -76,7 +76,8 @@ std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& buck
            in_layout_of(tensors[i], gradients[i])});
     }
   }
-  // Where an exchange of this bucket takes uncompressed parameters along, they need none of their own.
+  // Where an exchange of this bucket takes uncompressed parameters along, they need none of their
+  // own.
   for (size_t carrier = 1; carrier < groups.size() && !sparse; ++carrier) {
     if (!groups[carrier].empty() && plan_.carriers[carrier]->carries_uncompressed() &&
         groups[carrier].front().memory.scalar_type() != at::kDouble) {
@@ -98,8 +99,8 @@ void Pipeline::count(const std::vector<Slot>& slots, const Exchange& exchange,
     kind.payload_bytes += payload[i];
     stats_.gradient_bytes += dense;
     stats_.payload_bytes += payload[i];
-    stats_.sent_bytes += std::llround(static_cast<double>(payload[i]) *
-                                      sent_multiplier(collective, workers));
+    stats_.sent_bytes +=
+        std::llround(static_cast<double>(payload[i]) * sent_multiplier(collective, workers));
     stats_.dense_bytes += std::llround(static_cast<double>(dense) *
                                        sent_multiplier(Collective::all_reduce_sum, workers));
   }
@@ -197,14 +198,16 @@ void Pipeline::load_state(const State& state) {
   // Everything is checked before anything is changed.
   for (const auto& [key, value] : current) {
     const auto saved = state.find(key);
-    if (saved == state.end()) throw std::invalid_argument("the state to load has no \"" + key + "\"");
+    if (saved == state.end())
+      throw std::invalid_argument("the state to load has no \"" + key + "\"");
     if (value.isTensor() && (!saved->second.isTensor() ||
                              saved->second.toTensor().sizes() != value.toTensor().sizes())) {
       throw std::invalid_argument("the state to load has another shape of \"" + key + "\"");
     }
     if (value.isString() && saved->second.toStringRef() != value.toStringRef()) {
-      throw std::invalid_argument("the state to load is of method \"" + saved->second.toStringRef() +
-                                  "\", not \"" + value.toStringRef() + "\"");
+      throw std::invalid_argument("the state to load is of method \"" +
+                                  saved->second.toStringRef() + "\", not \"" + value.toStringRef() +
+                                  "\"");
     }
   }
   for (const auto& [key, value] : state) {

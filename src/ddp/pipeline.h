@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gradwire/attachment.h"
 #include "ddp/plan.h"
+#include "gradwire/attachment.h"
 #include "methods/method.h"
 
 namespace gradwire {

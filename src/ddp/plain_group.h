@@ -11,9 +11,10 @@ namespace gradwire {
 // The user's process group with a meter on it, for models that travel uncompressed.
 //
 // Why not the hook: a Reducer with a hook leaves the division by the number of workers to it, which
-// costs a pass of its own over the gradients (4 to 8 % of a step that is bound by memory). A Reducer
-// without a hook divides while it copies, for nothing. So plain all-reduce stays the Reducer's own,
-// equal to stock DDP in every bit and at every step, and this only counts what it sends.
+// costs a pass of its own over the gradients (4 to 8 % of a step that is bound by memory). A
+// Reducer without a hook divides while it copies, for nothing. So plain all-reduce stays the
+// Reducer's own, equal to stock DDP in every bit and at every step, and this only counts what it
+// sends.
 class PlainGroup final : public c10d::ProcessGroup {
  public:
   explicit PlainGroup(std::shared_ptr<Pipeline> pipeline);

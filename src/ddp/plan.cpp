@@ -23,8 +23,8 @@ Choice complete(const std::string& method, const OptionMap& options) {
   return {&entry, complete_options(entry.name, entry.options, options)};
 }
 
-// The options of a per_parameter entry go on top of the request's own, or stand alone where the entry
-// names another method.
+// The options of a per_parameter entry go on top of the request's own, or stand alone where the
+// entry names another method.
 Choice complete_override(const Request& request, OptionMap override) {
   const auto named = override.find("method");
   if (named == override.end()) {

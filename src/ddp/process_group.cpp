@@ -1,13 +1,13 @@
-// The only source that sees gloo's headers. The torch wheel has gloo's code but not its headers, and
-// Debian's are older: no gloo type may cross the boundary of this file.
+// The only source that sees gloo's headers. The torch wheel has gloo's code but not its headers,
+// and Debian's are older: no gloo type may cross the boundary of this file.
 
 #include "gradwire/process_group.h"
 
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 namespace gradwire {
@@ -40,13 +40,12 @@ std::shared_ptr<gloo::transport::Device> make_device() {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(
-    const c10::intrusive_ptr<c10d::Store>& store, int worker, int workers,
-    const ProcessGroupOptions& options) {
+c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store,
+                                                       int worker, int workers,
+                                                       const ProcessGroupOptions& options) {
   auto gloo_options = c10d::ProcessGroupGloo::Options::create(options.timeout);
   gloo_options->devices.push_back(make_device());
-  auto backend =
-      c10::make_intrusive<c10d::ProcessGroupGloo>(store, worker, workers, gloo_options);
+  auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, worker, workers, gloo_options);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, worker, workers);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
@@ -77,7 +76,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ProcessGroupOpti
   store_options.timeout = options.timeout;
   c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::TCPStore>(
       address == nullptr ? "127.0.0.1" : address, store_options);
-  // A store that outlives this world, as torchrun's does over a restart, must not show it the last one.
+  // A store that outlives this world, as torchrun's does over a restart, must not show it the last
+  // one.
   const char* attempt = first_of({"TORCHELASTIC_RESTART_COUNT"});
   store = c10::make_intrusive<c10d::PrefixStore>(
       std::string("gradwire/") + (attempt == nullptr ? "0" : attempt), store);

@@ -1,5 +1,5 @@
-// ACP-SGD, the alternate compressed Power-SGD: a low-rank factor of the gradient per step, P and Q in
-// turn, so that one all-reduce per bucket suffices and can start in backward.
+// ACP-SGD, the alternate compressed Power-SGD: a low-rank factor of the gradient per step, P and Q
+// in turn, so that one all-reduce per bucket suffices and can start in backward.
 //
 //   P step:  Q = orthonormalise(Q) ;  P = (M+E) Q   ;  E = (M+E) − P Qᵀ    with this worker's own P
 //            all-reduce sum P ;       result = P Qᵀ / N
@@ -24,8 +24,9 @@ class AcpsgdExchange final : public Exchange {
       : workers_(step.workers), p_moves_(step.number % 2 == 1) {
     for (Slot& slot : slots) {
       auto* state = static_cast<LowRankState*>(slot.state);
-      const int64_t length = state == nullptr ? slot.memory.numel()
-                                              : (p_moves_ ? state->rows : state->columns) * state->rank;
+      const int64_t length = state == nullptr
+                                 ? slot.memory.numel()
+                                 : (p_moves_ ? state->rows : state->columns) * state->rank;
       parts_.push_back({std::move(slot), state, total_, length, {}});
       total_ += length;
     }
@@ -37,7 +38,8 @@ class AcpsgdExchange final : public Exchange {
       at::Tensor sent = payload_of(part);
       if (part.state == nullptr) {
         at::Tensor shaped = sent.view(part.slot.memory.sizes());
-        at::mul_out(shaped, part.slot.memory.to(at::kFloat), at::scalar_tensor(1.0 / workers_, sent.options()));
+        at::mul_out(shaped, part.slot.memory.to(at::kFloat),
+                    at::scalar_tensor(1.0 / workers_, sent.options()));
       } else {
         encode(part, sent);
       }
@@ -58,7 +60,8 @@ class AcpsgdExchange final : public Exchange {
 
   std::vector<int64_t> payload_bytes() const override {
     std::vector<int64_t> bytes;
-    for (const Part& part : parts_) bytes.push_back(part.length * static_cast<int64_t>(sizeof(float)));
+    for (const Part& part : parts_)
+      bytes.push_back(part.length * static_cast<int64_t>(sizeof(float)));
     return bytes;
   }
 
@@ -93,8 +96,8 @@ class AcpsgdExchange final : public Exchange {
     const at::Tensor target = state.error.defined() ? gradient + state.error : gradient;
     const at::Tensor factor = p_moves_ ? target.mm(state.q) : target.t().mm(state.p);
     sent.copy_(factor.view(-1));
-    // An inf or NaN anywhere in the gradient is one in the factor, and so in everyone's sum: all see it
-    // in decode(). The residual is not touched, because inf - inf could not be undone.
+    // An inf or NaN anywhere in the gradient is one in the factor, and so in everyone's sum: all
+    // see it in decode(). The residual is not touched, because inf - inf could not be undone.
     if (!at::isfinite(factor).all().item<bool>()) {
       sent.fill_(std::numeric_limits<float>::quiet_NaN());
       return;

@@ -1,8 +1,8 @@
 // S-SGD: the result is the mean of the gradients, exactly. One all-reduce.
 //
 // Where a whole model travels like this, src/ddp does not use this exchange at all but leaves the
-// Reducer its own all-reduce (see plain_group.h). It serves single parameters beside compressed ones
-// and the steps before compression starts.
+// Reducer its own all-reduce (see plain_group.h). It serves single parameters beside compressed
+// ones and the steps before compression starts.
 
 #include <ATen/ATen.h>
 
@@ -11,8 +11,8 @@
 namespace gradwire {
 namespace {
 
-// Types in which a sum of many gradients may overflow where their mean does not, and which Gloo sums
-// with a rounding at every hop: they travel as fp32.
+// Types in which a sum of many gradients may overflow where their mean does not, and which Gloo
+// sums with a rounding at every hop: they travel as fp32.
 bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
 class AllreduceExchange final : public Exchange {
@@ -27,9 +27,11 @@ class AllreduceExchange final : public Exchange {
     for (const Slot& slot : slots_) length += slot.memory.numel();
     payload_ = at::empty({length}, slots_.front().memory.options().dtype(payload_type_));
     // Divided before they are added, as stock DDP does it, so that the sum overflows nowhere where
-    // stock DDP's would not, and equals it bit for bit where the number of workers is a power of two.
+    // stock DDP's would not, and equals it bit for bit where the number of workers is a power of
+    // two.
     for_each_part([&](const Slot& slot, at::Tensor part) {
-      at::mul_out(part, slot.memory.to(payload_type_), at::scalar_tensor(1.0 / workers_, payload_.options()));
+      at::mul_out(part, slot.memory.to(payload_type_),
+                  at::scalar_tensor(1.0 / workers_, payload_.options()));
     });
     return {Collective::all_reduce_sum, payload_, payload_};
   }

@@ -47,14 +47,15 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
   const int64_t columns = tensor.numel() / rows;
   const int64_t rank = std::min({std::get<int64_t>(options.at("rank")), rows, columns});
   const double min_ratio = std::get<double>(options.at("min_ratio"));
-  if (static_cast<double>(rank * (rows + columns)) * min_ratio > static_cast<double>(tensor.numel())) {
+  if (static_cast<double>(rank * (rows + columns)) * min_ratio >
+      static_cast<double>(tensor.numel())) {
     return nullptr;
   }
-  auto state = std::make_unique<LowRankState>(rows, columns, rank,
-                                              std::get<bool>(options.at("error_feedback")),
-                                              tensor.options().dtype(at::kFloat).requires_grad(false));
-  // A generator of its own: the user's random numbers stay what they are without us. Made on the CPU,
-  // so that unlike devices start alike.
+  auto state = std::make_unique<LowRankState>(
+      rows, columns, rank, std::get<bool>(options.at("error_feedback")),
+      tensor.options().dtype(at::kFloat).requires_grad(false));
+  // A generator of its own: the user's random numbers stay what they are without us. Made on the
+  // CPU, so that unlike devices start alike.
   const auto seed = static_cast<uint64_t>(std::get<int64_t>(options.at("seed")));
   at::Generator generator = at::detail::createCPUGenerator(seed ^ stable_hash(parameter.name));
   state->q.copy_(at::randn({columns, rank}, generator, at::TensorOptions(at::kFloat)));
@@ -62,8 +63,9 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
 }
 
 void orthonormalise(at::Tensor& factor) {
-  // Householder QR gives a full orthonormal basis whatever the rank of its input. In double, and scaled
-  // to a largest element of one, because factors of tiny or huge gradients would leave fp32's range.
+  // Householder QR gives a full orthonormal basis whatever the rank of its input. In double, and
+  // scaled to a largest element of one, because factors of tiny or huge gradients would leave
+  // fp32's range.
   const at::Tensor wide = factor.to(at::kDouble);
   const at::Tensor largest = wide.abs().amax().clamp_min(std::numeric_limits<double>::min());
   factor.copy_(std::get<0>(at::linalg_qr(wide / largest, "reduced")));

@@ -29,8 +29,8 @@ class LowRankState final : public ParameterState {
   at::Tensor q;      // m x r
 };
 
-// Null where compression would not pay: r (n + m) min_ratio > n m, fewer than two dimensions, nothing
-// in it, or a type other than fp32, bf16 and fp16.
+// Null where compression would not pay: r (n + m) min_ratio > n m, fewer than two dimensions,
+// nothing in it, or a type other than fp32, bf16 and fp16.
 std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
                                                   const OptionMap& options);
 

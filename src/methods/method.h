@@ -46,8 +46,8 @@ class ParameterState {
   virtual std::map<std::string, at::Tensor> tensors() const = 0;
 };
 
-// One parameter's place in a bucket. `memory` is the parameter's part of the bucket, in the parameter's
-// own shape and strides.
+// One parameter's place in a bucket. `memory` is the parameter's part of the bucket, in the
+// parameter's own shape and strides.
 struct Slot {
   const Parameter* parameter = nullptr;
   ParameterState* state = nullptr;  // null: travels uncompressed

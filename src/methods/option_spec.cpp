@@ -61,8 +61,7 @@ OptionSpec number_option(std::string name, double default_value, double least, d
       bounded ? "in " + std::string(open_below ? "(" : "[") + format_number(least) + ", " +
                     format_number(most) + "]"
               : "a finite number " + std::string(open_below ? "> " : ">= ") + format_number(least);
-  return {std::move(name), default_value, std::move(rule),
-          [=](const OptionValue& value) {
+  return {std::move(name), default_value, std::move(rule), [=](const OptionValue& value) {
             const auto* number = std::get_if<double>(&value);
             return number != nullptr && std::isfinite(*number) && *number <= most &&
                    (open_below ? *number > least : *number >= least);

@@ -23,8 +23,8 @@ OptionSpec number_option(std::string name, double default_value, double least, d
                          bool open_below = false);
 OptionSpec choice_option(std::string name, std::vector<std::string> choices);  // default: the first
 
-// The given options checked and completed with the defaults. Throws std::invalid_argument, naming the
-// valid options or values, for one that is unknown or out of range.
+// The given options checked and completed with the defaults. Throws std::invalid_argument, naming
+// the valid options or values, for one that is unknown or out of range.
 OptionMap complete_options(const std::string& method, const std::vector<OptionSpec>& specs,
                            const OptionMap& given);
 

@@ -60,7 +60,8 @@ TEST_P(Acpsgd, FollowsItsDefinitionStepByStep) {
                                 {.method = "acpsgd", .rank = 3, .min_ratio = 1});
     Record record{.initial = ddp.state(), .results = {}, .last = {}};
     for (int step = 0; step < kSteps; ++step) {
-      record.results.push_back(results_of_step(ddp, gradients_for(group->getRank(), step, kShapes)));
+      record.results.push_back(
+          results_of_step(ddp, gradients_for(group->getRank(), step, kShapes)));
     }
     record.last = ddp.state();
     return record;
@@ -80,7 +81,8 @@ TEST_P(Acpsgd, FollowsItsDefinitionStepByStep) {
           << (actual - expected).abs().max().item<double>();
     }
     for (int worker = 0; worker < workers; ++worker) {
-      const at::Tensor residual = records[worker].last.at(key(worker, parameter, "residual")).toTensor();
+      const at::Tensor residual =
+          records[worker].last.at(key(worker, parameter, "residual")).toTensor();
       EXPECT_TRUE(residual.to(at::kDouble).allclose(reference.residual(worker), 1e-3, 1e-3));
     }
   }
@@ -109,7 +111,8 @@ TEST_P(Acpsgd, ConvergesLikeOneOverT) {
   });
   for (const std::vector<double>& distances : errors) {
     EXPECT_LT(distances[0], 0.2);
-    EXPECT_LT(distances[1], distances[0] / 2.5) << "four times the steps, a quarter of the distance";
+    EXPECT_LT(distances[1], distances[0] / 2.5)
+        << "four times the steps, a quarter of the distance";
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A module whose gradients a test chooses freely: the loss is the inner product of every parameter with
-// the gradient it shall get.
+// A module whose gradients a test chooses freely: the loss is the inner product of every parameter
+// with the gradient it shall get.
 
 #include <torch/torch.h>
 
@@ -50,7 +50,8 @@ Tensors results_of_step(Ddp& ddp, const Tensors& gradients) {
 // The gradient of one parameter on one worker in one step: anybody can compute everybody's.
 inline at::Tensor gradient_for(int worker, int64_t step, size_t parameter,
                                const std::vector<int64_t>& shape) {
-  auto generator = at::detail::createCPUGenerator(worker * 7919 + step * 104729 + parameter * 31 + 1);
+  auto generator =
+      at::detail::createCPUGenerator(worker * 7919 + step * 104729 + parameter * 31 + 1);
   return at::randn(shape, generator, at::TensorOptions(at::kFloat));
 }
 

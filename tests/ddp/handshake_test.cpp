@@ -14,8 +14,8 @@ namespace {
 using Shapes = std::vector<std::vector<int64_t>>;
 
 // What each worker's attach threw, in words; "" where it threw nothing.
-std::vector<std::string> attach_errors(
-    int workers, const std::function<void(const Group&)>& attach_on) {
+std::vector<std::string> attach_errors(int workers,
+                                       const std::function<void(const Group&)>& attach_on) {
   std::vector<std::string> messages;
   for (const auto& outcome : run_world_with_errors<int>(workers, [&](const Group& group) {
          attach_on(group);
@@ -42,13 +42,14 @@ void expect_all_contain(const std::vector<std::string>& messages,
 }
 
 TEST(Handshake, NamesTheOptionAndTheWorkerThatDiffer) {
-  expect_all_contain(attach_errors(3,
-                                   [](const Group& group) {
-                                     DistributedDataParallel ddp(
-                                         GradientFeeder(Shapes{{40, 30}}), group,
-                                         {.method = "acpsgd", .rank = group->getRank() == 2 ? 8 : 4});
-                                   }),
-                     {"options/rank", "4 on worker 0", "8 on worker 2"});
+  expect_all_contain(
+      attach_errors(3,
+                    [](const Group& group) {
+                      DistributedDataParallel ddp(
+                          GradientFeeder(Shapes{{40, 30}}), group,
+                          {.method = "acpsgd", .rank = group->getRank() == 2 ? 8 : 4});
+                    }),
+      {"options/rank", "4 on worker 0", "8 on worker 2"});
 }
 
 TEST(Handshake, NamesTheMethodThatDiffers) {

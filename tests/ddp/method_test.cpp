@@ -1,5 +1,5 @@
-// What must hold for every method in the registry, in worlds of several sizes, with buckets of several
-// sizes. A new method is tested here without a line of test code.
+// What must hold for every method in the registry, in worlds of several sizes, with buckets of
+// several sizes. A new method is tested here without a line of test code.
 
 #include <gtest/gtest.h>
 
@@ -10,18 +10,18 @@ namespace gradwire {
 namespace {
 
 const std::vector<std::vector<int64_t>> kShapes = {
-    {},                // a scalar
-    {1},               // one element
-    {7},               // a bias
-    {0},               // empty
-    {64, 48},          // a matrix worth compressing
-    {3, 0},            // an empty matrix
-    {1, 1},            // a matrix of one element
-    {32, 4, 3, 3},     // a convolution
-    {8, 4, 2, 2, 2},   // a convolution in space
-    {16, 6, 8},        // a convolution in time
-    {200, 3},          // tall: not worth compressing at rank 4
-    {5, 400},          // wide
+    {},               // a scalar
+    {1},              // one element
+    {7},              // a bias
+    {0},              // empty
+    {64, 48},         // a matrix worth compressing
+    {3, 0},           // an empty matrix
+    {1, 1},           // a matrix of one element
+    {32, 4, 3, 3},    // a convolution
+    {8, 4, 2, 2, 2},  // a convolution in space
+    {16, 6, 8},       // a convolution in time
+    {200, 3},         // tall: not worth compressing at rank 4
+    {5, 400},         // wide
 };
 
 struct Setting {
@@ -47,7 +47,8 @@ std::string name_of(const testing::TestParamInfo<Setting>& info) {
 
 class EveryMethod : public testing::TestWithParam<Setting> {
  protected:
-  auto make_ddp(const Group& group, const std::vector<std::vector<int64_t>>& shapes = kShapes) const {
+  auto make_ddp(const Group& group,
+                const std::vector<std::vector<int64_t>>& shapes = kShapes) const {
     return DistributedDataParallel<GradientFeeder>(
         GradientFeeder(shapes), group, {.method = GetParam().method},
         {.bucket_cap_mb = GetParam().bucket_cap_mb,
@@ -62,14 +63,15 @@ using History = std::vector<std::vector<Tensors>>;
 
 TEST_P(EveryMethod, GivesAllWorkersTheSameBits) {
   constexpr int kSteps = 4;
-  const History history = run_world<std::vector<Tensors>>(GetParam().workers, [&](const Group& group) {
-    auto ddp = make_ddp(group);
-    std::vector<Tensors> results;
-    for (int step = 0; step < kSteps; ++step) {
-      results.push_back(results_of_step(ddp, gradients_for(group->getRank(), step, kShapes)));
-    }
-    return results;
-  });
+  const History history =
+      run_world<std::vector<Tensors>>(GetParam().workers, [&](const Group& group) {
+        auto ddp = make_ddp(group);
+        std::vector<Tensors> results;
+        for (int step = 0; step < kSteps; ++step) {
+          results.push_back(results_of_step(ddp, gradients_for(group->getRank(), step, kShapes)));
+        }
+        return results;
+      });
   for (int worker = 1; worker < GetParam().workers; ++worker) {
     for (int step = 0; step < kSteps; ++step) {
       for (size_t i = 0; i < kShapes.size(); ++i) {

@@ -41,9 +41,10 @@ TEST(Plan, CompressesWhatThePatternsSay) {
 }
 
 TEST(Plan, LetsAParameterHaveAnotherMethod) {
-  const Plan plan = make_plan(
-      {.method = "allreduce", .per_parameter = {{"encoder.*", {{"method", std::string("acpsgd")}}}}},
-      parameters());
+  const Plan plan =
+      make_plan({.method = "allreduce",
+                 .per_parameter = {{"encoder.*", {{"method", std::string("acpsgd")}}}}},
+                parameters());
   EXPECT_NE(plan.describe(0).find("acpsgd"), std::string::npos);
   EXPECT_EQ(plan.describe(2), "uncompressed");
 }
@@ -55,7 +56,8 @@ TEST(Plan, PutsDifferentRanksIntoOneExchange) {
 }
 
 TEST(Plan, NamesWhatIsValid) {
-  EXPECT_NE(error_of({.method = "nothing"}).find("the methods are: allreduce, "), std::string::npos);
+  EXPECT_NE(error_of({.method = "nothing"}).find("the methods are: allreduce, "),
+            std::string::npos);
   EXPECT_EQ(error_of({.method = "acpsgd", .options = {{"rnak", int64_t{4}}}}).substr(0, 42),
             "[acpsgd] has no option \"rnak\"; its options");
   EXPECT_EQ(error_of({.method = "acpsgd", .options = {{"rank", int64_t{0}}}}),
@@ -65,8 +67,9 @@ TEST(Plan, NamesWhatIsValid) {
   EXPECT_EQ(error_of({.method = "allreduce", .options = {{"error_feedback", true}}}),
             "[allreduce] has no option \"error_feedback\"; its options are: none");
   EXPECT_EQ(error_of({.method = "acpsgd", .start_after = -1}), "start_after must be >= 0; got -1");
-  EXPECT_NE(error_of({.method = "acpsgd", .per_parameter = {{"x*", {{"method", std::string("no")}}}}}),
-            "");
+  EXPECT_NE(
+      error_of({.method = "acpsgd", .per_parameter = {{"x*", {{"method", std::string("no")}}}}}),
+      "");
 }
 
 }  // namespace

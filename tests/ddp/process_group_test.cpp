@@ -40,10 +40,10 @@ TEST(InitProcessGroup, IsAWorldOfOneWithoutALauncher) {
 }
 
 TEST(InitProcessGroup, ReadsTheNamesOfEveryLauncher) {
-  for (const auto& [rank, size] : std::map<std::string, std::string>{
-           {"RANK", "WORLD_SIZE"},
-           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-           {"SLURM_PROCID", "SLURM_NTASKS"}}) {
+  for (const auto& [rank, size] :
+       std::map<std::string, std::string>{{"RANK", "WORLD_SIZE"},
+                                          {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                          {"SLURM_PROCID", "SLURM_NTASKS"}}) {
     const Environment environment({{rank, "0"}, {size, "1"}});
     EXPECT_EQ(init_process_group()->getSize(), 1);
     const Environment wrong({{rank, "5"}, {size, "2"}});

@@ -1,6 +1,7 @@
 #pragma once
 
-// A world of workers as threads of this process, over real Gloo process groups and a shared HashStore.
+// A world of workers as threads of this process, over real Gloo process groups and a shared
+// HashStore.
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -23,16 +24,16 @@ struct Outcome {
 };
 
 template <typename Result>
-std::vector<Outcome<Result>> run_world_with_errors(int workers,
-                                                   const std::function<Result(const Group&)>& work) {
+std::vector<Outcome<Result>> run_world_with_errors(
+    int workers, const std::function<Result(const Group&)>& work) {
   auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<Outcome<Result>> outcomes(workers);
   std::vector<std::thread> threads;
   for (int worker = 0; worker < workers; ++worker) {
     threads.emplace_back([&, worker] {
       try {
-        const Group group = make_gloo_group(store, worker, workers,
-                                            {.timeout = std::chrono::seconds(60)});
+        const Group group =
+            make_gloo_group(store, worker, workers, {.timeout = std::chrono::seconds(60)});
         outcomes[worker].result = work(group);
       } catch (...) {
         outcomes[worker].error = std::current_exception();

@@ -14,9 +14,9 @@ TEST(AllZero, CountsNegativeZeroAsZero) {
 }
 
 TEST(AllZero, FindsAnythingElse) {
-  for (float value : {1.0F, std::numeric_limits<float>::denorm_min(),
-                      std::numeric_limits<float>::quiet_NaN(),
-                      std::numeric_limits<float>::infinity()}) {
+  for (float value :
+       {1.0F, std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::quiet_NaN(),
+        std::numeric_limits<float>::infinity()}) {
     std::vector<float> values(1000, 0.0F);
     values.back() = value;
     EXPECT_FALSE(all_zero(values)) << value;

@@ -3,6 +3,7 @@
 import copy
 import time
 
+import gradwire
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,8 +11,6 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from worlds import RaisedError, run_world, run_world_with_errors
-
-import gradwire
 
 
 def small_net() -> nn.Module:
@@ -141,8 +140,8 @@ def wrong_value(worker: int, who: list[int]) -> None:
 @pytest.mark.parametrize(
     ("work", "text"),
     [
-        (wrong_method, "there is no method \"topkk\"; the methods are: allreduce"),
-        (wrong_option, "[acpsgd] has no option \"rnk\"; its options are: rank"),
+        (wrong_method, 'there is no method "topkk"; the methods are: allreduce'),
+        (wrong_option, '[acpsgd] has no option "rnk"; its options are: rank'),
         (wrong_value, "rank must be a number, a string, True or False; got [4]"),
     ],
 )

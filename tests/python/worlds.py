@@ -25,9 +25,7 @@ def free_port() -> int:
 def _worker(worker: int, workers: int, port: int, work: Callable, args: tuple, queue: Any) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", rank=worker, world_size=workers, timeout=timedelta(seconds=60)
-    )
+    dist.init_process_group("gloo", rank=worker, world_size=workers, timeout=timedelta(seconds=60))
     try:
         outcome = work(worker, *args)
     except Exception as error:  # the parent decides whether it was expected

@@ -1,0 +1,39 @@
+# The front door. Every target does its own set-up, once.
+#
+#   make demo    train Fashion-MNIST on 4 local workers with every method; a table and a report
+#   make test    build and run the whole test suite
+#   make build   build everything into build/release
+#   make lint    clang-format, clang-tidy, ruff
+#   make asan    the C++ tests under the address and undefined-behaviour sanitizers
+
+SHELL := /bin/bash
+PRESET := release
+BUILD := build/$(PRESET)
+PYTHON := PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD) .venv/bin/python
+# A worker of the tests is one of several on the machine: one thread each.
+ONE_THREAD := OMP_NUM_THREADS=1
+
+.PHONY: demo test build lint asan setup
+demo: build
+	$(PYTHON) demo/run.py --program $(BUILD)/examples/train_fashion_mnist --report report
+
+test: build
+	$(ONE_THREAD) ctest --test-dir $(BUILD) --output-on-failure
+	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q
+
+build: setup
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET)
+
+asan: setup
+	cmake --preset asan
+	cmake --build --preset asan
+	$(ONE_THREAD) ctest --preset asan
+
+lint: setup
+	@tools/setup.sh lint
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
+	tools/lint.sh $(BUILD)
+
+setup:
+	@tools/setup.sh

@@ -1,0 +1,62 @@
+"""The dependency rule of docs/architecture.md: each part includes only what it may."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Part -> the parts of the project it may include. "gradwire" stands for the public headers.
+MAY_INCLUDE = {
+    "include/gradwire": {"gradwire"},
+    "src/kernels": {"kernels"},
+    "src/methods": {"gradwire", "kernels", "methods"},
+    "src/ddp": {"gradwire", "methods", "ddp"},
+    "examples": {"gradwire"},
+    "python": {"gradwire"},
+}
+# The parts that build in seconds because no torch header is in them.
+TORCH_FREE = {"src/kernels"}
+TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
+# The one source that sees gloo's headers.
+GLOO_SOURCE = "src/ddp/process_group.cpp"
+
+
+def sources(part: str) -> list[Path]:
+    found = [p for p in (ROOT / part).rglob("*") if p.suffix in {".cpp", ".h"}]
+    assert found, f"{part} has no sources: is the rule out of date?"
+    return found
+
+
+def includes(path: Path) -> list[str]:
+    return re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("part", MAY_INCLUDE)
+def test_part_includes_only_what_it_may(part):
+    ours = {name.rsplit("/", 1)[-1] for name in MAY_INCLUDE}
+    for path in sources(part):
+        for include in includes(path):
+            top = include.split("/")[0]
+            if "/" in include and top in ours:
+                assert top in MAY_INCLUDE[part], f"{path.relative_to(ROOT)} includes {include}"
+
+
+@pytest.mark.parametrize("part", TORCH_FREE)
+def test_leaf_has_no_torch(part):
+    for path in sources(part):
+        for include in includes(path):
+            assert include.split("/")[0] not in TORCH_HEADERS, f"{path} includes {include}"
+
+
+def test_every_part_has_a_rule():
+    parts = {f"src/{p.name}" for p in (ROOT / "src").iterdir() if p.is_dir()}
+    assert parts <= set(MAY_INCLUDE)
+
+
+def test_gloo_stays_in_one_source():
+    for part in MAY_INCLUDE:
+        for path in sources(part):
+            if str(path.relative_to(ROOT)) != GLOO_SOURCE:
+                assert not any("gloo" in i.lower() for i in includes(path)), path
