@@ -2,9 +2,9 @@
 
     python bench/step_time.py --workers 2 --methods allreduce acpsgd
 
-Every method trains its own copy of the same model; the copies take turns step by step, so that all of
-them see the same disturbances of the machine. What is printed is the median, the quartiles, and the
-ratio of the medians to stock DDP's.
+Every method trains its own copy of the same model; the copies take turns step by step, so that all
+of them see the same disturbances of the machine. What is printed is the median, the quartiles, and
+the ratio of the medians to stock DDP's.
 """
 
 from __future__ import annotations

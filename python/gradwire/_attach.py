@@ -27,8 +27,8 @@ def attach(
 ) -> Attachment:
     """Let the gradients of ``ddp`` travel by ``method``.
 
-    Call it once on every worker, after constructing ``ddp`` and before the first backward. The options
-    of each method are listed by :func:`gradwire.methods`.
+    Call it once on every worker, after constructing ``ddp`` and before the first backward. The
+    options of each method are listed by :func:`gradwire.methods`.
 
     Args:
         ddp: the model, wrapped in PyTorch's DistributedDataParallel.
