@@ -32,8 +32,8 @@ asan: setup
 
 lint: setup
 	@tools/setup.sh lint
-	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
-	tools/lint.sh $(BUILD)
+	cmake --preset lint > /dev/null
+	tools/lint.sh build/lint
 
 setup:
 	@tools/setup.sh
