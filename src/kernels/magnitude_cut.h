@@ -45,15 +45,16 @@ MagnitudeCut find_cut(ForEach&& for_each, std::size_t k) {
 // `for_each(visit)` has to call visit(magnitude, index).
 template <class ForEach>
 void select_by_cut(ForEach&& for_each, std::span<std::uint32_t> selected) {
-  MagnitudeCut cut = find_cut(for_each, selected.size());
+  const MagnitudeCut cut = find_cut(for_each, selected.size());
+  std::size_t ties = cut.ties;
   std::size_t count = 0;
   for_each([&](std::uint32_t magnitude, std::uint32_t index) {
-    if (magnitude < cut.magnitude) return;
-    if (magnitude == cut.magnitude) {
-      if (cut.ties == 0) return;
-      --cut.ties;
-    }
-    selected[count++] = index;
+    if (count == selected.size()) return;
+    // No branch on the magnitude: it would be mispredicted all the time.
+    const bool tie = magnitude == cut.magnitude && ties != 0;
+    selected[count] = index;
+    count += magnitude > cut.magnitude || tie;
+    ties -= tie;
   });
 }
 

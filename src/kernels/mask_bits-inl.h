@@ -1,4 +1,4 @@
-// Vector masks to and from packed bits, the same layout on every target: element i is bit i % 8 of
+// Vector masks as packed bits, the same layout on every target: element i is bit i % 8 of
 // byte i / 8. Included once per SIMD target.
 #if defined(GRADWIRE_KERNELS_MASK_BITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADWIRE_KERNELS_MASK_BITS_INL_H_
@@ -27,9 +27,9 @@ using FloatVector = hn::Vec<Floats>;
 inline constexpr std::size_t kVectorLanes = hn::MaxLanes(Floats());
 inline constexpr std::size_t kStepVectors = kStep / kVectorLanes;
 
-// Stores the masks of one step as kStep / 8 bytes.
+// The masks of one step as one word: element i is bit i.
 template <class Mask>
-HWY_INLINE void store_step_bits(const Mask (&masks)[kStepVectors], std::uint8_t* bytes) {
+HWY_INLINE std::uint32_t step_bits(const Mask (&masks)[kStepVectors]) {
   std::uint32_t word = 0;
 #pragma GCC unroll 32
   for (std::size_t v = 0; v < kStepVectors; ++v) {
@@ -38,6 +38,13 @@ HWY_INLINE void store_step_bits(const Mask (&masks)[kStepVectors], std::uint8_t*
     const std::uint32_t lanes = part[0] | std::uint32_t{part[1]} << 8;
     word |= lanes << (v * kVectorLanes);
   }
+  return word;
+}
+
+// The same as kStep / 8 bytes.
+template <class Mask>
+HWY_INLINE void store_step_bits(const Mask (&masks)[kStepVectors], std::uint8_t* bytes) {
+  const std::uint32_t word = step_bits(masks);
   std::memcpy(bytes, &word, sizeof(word));
 }
 

@@ -16,10 +16,33 @@ HWY_BEFORE_NAMESPACE();
 namespace gradwire::kernels::HWY_NAMESPACE {
 namespace {
 
-// Adds one block and sets bit i of `reached` where |G_i| >= floor. False if some G is inf or NaN.
-// `before` receives the residual as it was.
+// Appends element i of `step` for every bit i of `reached`.
+HWY_INLINE void append(std::uint32_t reached, const float* step, std::uint32_t first,
+                       Candidates& candidates) {
+  const auto append_lowest = [&](std::size_t slot) HWY_ATTR {
+    const unsigned lane = static_cast<unsigned>(std::countr_zero(reached)) % kStep;
+    candidates.indices[slot] = first + lane;
+    candidates.magnitudes[slot] = magnitude_bits(step[lane]);
+  };
+  if (candidates.count + kStep <= candidates.indices.size()) {
+    // Most steps reach the floor once or not at all, in no order a branch predictor could learn.
+    append_lowest(candidates.count);
+    candidates.count += reached != 0;
+    for (reached &= reached - 1; reached != 0; reached &= reached - 1) {
+      append_lowest(candidates.count++);
+    }
+    return;
+  }
+  for (; reached != 0; reached &= reached - 1) {
+    if (candidates.count < candidates.indices.size()) append_lowest(candidates.count);
+    ++candidates.count;
+  }
+}
+
+// Adds one block and gathers its candidates. False if some G is inf or NaN. `before` receives the
+// residual as it was.
 bool accumulate_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT residual,
-                      std::size_t count, float floor, std::uint8_t* HWY_RESTRICT reached,
+                      std::size_t count, std::uint32_t first, float floor, Candidates& candidates,
                       float* HWY_RESTRICT before) {
   const Floats d;
   const FloatVector floor_vector = hn::Set(d, floor);
@@ -27,7 +50,7 @@ bool accumulate_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT re
   FloatVector taint[kStepVectors];
   for (FloatVector& vector : taint) vector = hn::Zero(d);
 
-  std::size_t i = 0;
+  std::uint32_t i = 0;
   for (; i + kStep <= count; i += kStep) {
     hn::Mask<Floats> reaches[kStepVectors];
 #pragma GCC unroll 32
@@ -40,52 +63,40 @@ bool accumulate_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT re
       reaches[v] = hn::Ge(hn::Abs(total), floor_vector);
       taint[v] = hn::Add(taint[v], hn::Mul(total, hn::Zero(d)));
     }
-    store_step_bits(reaches, reached + i / 8);
+    append(step_bits(reaches), residual + i, first + i, candidates);
   }
 
   float lanes[kStep];
   for (std::size_t v = 0; v < kStepVectors; ++v) hn::StoreU(taint[v], d, lanes + v * kVectorLanes);
-  for (std::size_t k = i; k < count; ++k) {
-    before[k] = residual[k];
-    residual[k] += gradient[k];
-    reached[k / 8] |= static_cast<std::uint8_t>(std::abs(residual[k]) >= floor) << (k % 8);
-    lanes[k - i] += residual[k] * 0.0F;
+  std::uint32_t reached = 0;
+  for (std::size_t k = 0; k < count - i; ++k) {
+    before[i + k] = residual[i + k];
+    residual[i + k] += gradient[i + k];
+    reached |= std::uint32_t{std::abs(residual[i + k]) >= floor} << k;
+    lanes[k] += residual[i + k] * 0.0F;
   }
+  if (reached != 0) append(reached, residual + i, first + i, candidates);
   return std::all_of(lanes, lanes + kStep, [](float lane) { return lane == 0; });
-}
-
-void append(const float* block, const std::uint8_t* reached, std::uint32_t first,
-            Candidates& candidates) {
-  for (std::size_t base = 0; base < kTopkBlock; base += 64) {
-    std::uint64_t word;
-    std::memcpy(&word, reached + base / 8, sizeof(word));
-    for (; word != 0; word &= word - 1) {
-      const std::size_t at = base + static_cast<std::size_t>(std::countr_zero(word));
-      if (candidates.count < candidates.indices.size()) {
-        candidates.indices[candidates.count] = first + static_cast<std::uint32_t>(at);
-        candidates.magnitudes[candidates.count] = magnitude_bits(block[at]);
-      }
-      ++candidates.count;
-    }
-  }
 }
 
 std::size_t accumulate_range(const float* gradient, float* residual, std::size_t size,
                              std::uint32_t first, float floor, Candidates& candidates) {
-  // A copy of the old block, to put back if need be, stays in the L1 cache.
+  // A copy of the old block, to put back if need be, stays in the cache.
   alignas(64) float before[kTopkBlock];
-  alignas(64) std::uint8_t reached[kTopkBlock / 8];
-  for (std::size_t start = 0; start < size; start += kTopkBlock) {
+  Candidates gathered = candidates;  // a local one, so that the count can stay in a register
+  std::size_t start = 0;
+  for (; start < size; start += kTopkBlock) {
     const std::size_t count = std::min(kTopkBlock, size - start);
-    float* const block = residual + start;
-    if (count < kTopkBlock) std::fill(std::begin(reached), std::end(reached), std::uint8_t{0});
-    if (!accumulate_block(gradient + start, block, count, floor, reached, before)) {
-      std::copy_n(before, count, block);
-      return start;
+    const std::size_t gathered_before = gathered.count;
+    if (!accumulate_block(gradient + start, residual + start, count,
+                          first + static_cast<std::uint32_t>(start), floor, gathered, before)) {
+      std::copy_n(before, count, residual + start);
+      gathered.count = gathered_before;
+      break;
     }
-    append(block, reached, first + static_cast<std::uint32_t>(start), candidates);
   }
-  return size;
+  candidates = gathered;
+  return std::min(start, size);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ std::size_t candidate_capacity(std::size_t size, std::size_t k);
 
 // Samples as many elements as `sample` has room for (a quarter of all at most); kTopkSample is
 // ample. To be called before accumulate, and only where candidate_capacity is not 0.
-inline constexpr std::size_t kTopkSample = 32768;
+inline constexpr std::size_t kTopkSample = 8192;
 float estimate_floor(std::span<const float> gradient, std::span<const float> residual,
                      std::size_t k, std::span<std::uint32_t> sample);
 
