@@ -99,6 +99,29 @@ std::size_t accumulate_range(const float* gradient, float* residual, std::size_t
   return std::min(start, size);
 }
 
+// Appends every element with |value| >= floor.
+void gather_block(const float* values, std::size_t count, std::uint32_t first, float floor,
+                  Candidates& candidates) {
+  const Floats d;
+  Candidates gathered = candidates;
+  std::uint32_t i = 0;
+  for (; i + kStep <= count; i += kStep) {
+    hn::Mask<Floats> reaches[kStepVectors];
+#pragma GCC unroll 32
+    for (std::size_t v = 0; v < kStepVectors; ++v) {
+      const FloatVector value = hn::LoadU(d, values + i + v * kVectorLanes);
+      reaches[v] = hn::Ge(hn::Abs(value), hn::Set(d, floor));
+    }
+    append(step_bits(reaches), values + i, first + i, gathered);
+  }
+  std::uint32_t reached = 0;
+  for (std::size_t k = 0; k < count - i; ++k) {
+    reached |= std::uint32_t{std::abs(values[i + k]) >= floor} << k;
+  }
+  if (reached != 0) append(reached, values + i, first + i, gathered);
+  candidates = gathered;
+}
+
 }  // namespace
 }  // namespace gradwire::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -107,6 +130,7 @@ HWY_AFTER_NAMESPACE();
 namespace gradwire::kernels {
 
 HWY_EXPORT(accumulate_range);
+HWY_EXPORT(gather_block);
 
 namespace {
 
@@ -131,6 +155,32 @@ bool candidates_suffice(std::span<const Candidates> ranges, std::size_t k) {
   return total >= k;
 }
 
+// Each selected element lies in a cache line, often a page, of its own.
+void prefetch_ahead(std::span<const float> residual, std::span<const std::uint32_t> indices,
+                    std::size_t s) {
+  constexpr std::size_t kAhead = 16;
+  if (s + kAhead < indices.size()) __builtin_prefetch(&residual[indices[s + kAhead]], 1);
+}
+
+template <class Visit>
+void for_each_reaching(std::span<const float> values, std::uint32_t floor, Visit&& visit) {
+  if (floor == 0) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      visit(magnitude_bits(values[i]), static_cast<std::uint32_t>(i));
+    }
+    return;
+  }
+  std::uint32_t indices[kTopkBlock];
+  std::uint32_t magnitudes[kTopkBlock];
+  for (std::size_t start = 0; start < values.size(); start += kTopkBlock) {
+    Candidates block{indices, magnitudes};
+    HWY_DYNAMIC_DISPATCH(gather_block)
+    (values.data() + start, std::min(kTopkBlock, values.size() - start),
+     static_cast<std::uint32_t>(start), std::bit_cast<float>(floor), block);
+    for (std::size_t c = 0; c < block.count; ++c) visit(magnitudes[c], indices[c]);
+  }
+}
+
 }  // namespace
 
 std::size_t candidate_capacity(std::size_t size, std::size_t k) {
@@ -152,8 +202,8 @@ float estimate_floor(std::span<const float> gradient, std::span<const float> res
     const std::size_t at = begin + ((random >> 8) * width >> 24);
     sample[s] = magnitude_bits(gradient[at] + residual[at]);
   }
-  const auto for_each_sample = [&](auto&& visit) {
-    for (std::size_t s = 0; s < samples; ++s) visit(sample[s]);
+  const auto for_each_sample = [&](std::uint32_t, auto&& visit) {
+    for (std::size_t s = 0; s < samples; ++s) visit(sample[s], 0U);
   };
   const MagnitudeCut cut = find_cut(for_each_sample, rank_in_sample(size, k, samples));
   return std::bit_cast<float>(cut.magnitude);
@@ -167,15 +217,13 @@ std::size_t accumulate(std::span<const float> gradient, std::span<float> residua
 
 bool select_largest(std::span<const Candidates> ranges, std::span<const float> residual,
                     std::span<std::uint32_t> selected) {
-  const auto for_each_candidate = [&](auto&& visit) {
+  const auto for_each_candidate = [&](std::uint32_t, auto&& visit) {
     for (const Candidates& range : ranges) {
       for (std::size_t c = 0; c < range.count; ++c) visit(range.magnitudes[c], range.indices[c]);
     }
   };
-  const auto for_each_element = [&](auto&& visit) {
-    for (std::size_t i = 0; i < residual.size(); ++i) {
-      visit(magnitude_bits(residual[i]), static_cast<std::uint32_t>(i));
-    }
+  const auto for_each_element = [&](std::uint32_t floor, auto&& visit) {
+    for_each_reaching(residual, floor, visit);
   };
   const bool sufficed = candidates_suffice(ranges, selected.size());
   sufficed ? select_by_cut(for_each_candidate, selected)
@@ -186,6 +234,7 @@ bool select_largest(std::span<const Candidates> ranges, std::span<const float> r
 void take(std::span<float> residual, std::span<const std::uint32_t> indices,
           std::span<float> values) {
   for (std::size_t s = 0; s < indices.size(); ++s) {
+    prefetch_ahead(residual, indices, s);
     values[s] = residual[indices[s]];
     residual[indices[s]] = 0;
   }
