@@ -48,7 +48,7 @@ struct Bfloat16 {
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
     const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF)));
     const auto quiet = hn::Or(bits, hn::Set(du, 0x00400000));
-    const auto nan = above(d, hn::And(bits, hn::Set(du, kMagnitude)), kInfinity);
+    const auto nan = hn::RebindMask(du, hn::IsNaN(values));
     return low_halves(d, hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded)));
   }
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "kernels/magnitude_cut.h"
 
@@ -33,10 +34,10 @@ HWY_INLINE void append(std::uint32_t reached, const float* step, std::uint32_t f
     }
     return;
   }
-  for (; reached != 0; reached &= reached - 1) {
-    if (candidates.count < candidates.indices.size()) append_lowest(candidates.count);
-    ++candidates.count;
+  for (; reached != 0 && candidates.count < candidates.indices.size(); reached &= reached - 1) {
+    append_lowest(candidates.count++);
   }
+  candidates.count += static_cast<std::size_t>(std::popcount(reached));
 }
 
 // Adds one block and gathers its candidates. False if some G is inf or NaN. `before` receives the
@@ -206,7 +207,8 @@ float estimate_floor(std::span<const float> gradient, std::span<const float> res
     for (std::size_t s = 0; s < samples; ++s) visit(sample[s], 0U);
   };
   const MagnitudeCut cut = find_cut(for_each_sample, rank_in_sample(size, k, samples));
-  return std::bit_cast<float>(cut.magnitude);
+  // Where most elements are zero, at least they are no candidates.
+  return std::max(std::bit_cast<float>(cut.magnitude), std::numeric_limits<float>::min());
 }
 
 std::size_t accumulate(std::span<const float> gradient, std::span<float> residual,
