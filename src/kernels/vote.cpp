@@ -63,7 +63,7 @@ void majority_of_vector(D d, std::span<const std::uint8_t* const> voters, std::s
                         std::uint8_t* outcome) {
   using V = hn::Vec<D>;
   const std::uint64_t quorum = (voters.size() + 1) / 2;
-  const std::size_t top = std::max<std::size_t>(3, std::bit_width(quorum));
+  const std::size_t top = std::max<std::size_t>(2, std::bit_width(quorum));
   const std::uint64_t offset = (std::uint64_t{1} << top) - quorum;
 
   V planes[kMostPlanes];

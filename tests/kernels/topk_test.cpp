@@ -153,6 +153,10 @@ TEST(Accumulate, LeavesTheResidualAloneFromTheFirstBadBlockOn) {
         Candidates candidates = room.empty();
         const std::size_t done = accumulate(gradient, state, 0, 1.0F, candidates);
         ASSERT_EQ(done, at / kTopkBlock * kTopkBlock);
+        const auto reach = [](float value) { return std::abs(value) >= 1.0F; };
+        const auto updated = std::span(state).first(done);
+        ASSERT_EQ(candidates.count,
+                  static_cast<std::size_t>(std::ranges::count_if(updated, reach)));
         EXPECT_TRUE(std::equal(state.begin() + static_cast<std::ptrdiff_t>(done), state.end(),
                                before.begin() + static_cast<std::ptrdiff_t>(done)));
         take_back(std::span(gradient).first(done), std::span(state).first(done));
