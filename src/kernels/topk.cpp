@@ -159,7 +159,7 @@ bool candidates_suffice(std::span<const Candidates> ranges, std::size_t k) {
 // Each selected element lies in a cache line, often a page, of its own.
 void prefetch_ahead(std::span<const float> residual, std::span<const std::uint32_t> indices,
                     std::size_t s) {
-  constexpr std::size_t kAhead = 16;
+  constexpr std::size_t kAhead = 32;
   if (s + kAhead < indices.size()) __builtin_prefetch(&residual[indices[s + kAhead]], 1);
 }
 
