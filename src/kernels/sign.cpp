@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/sign.cpp"
 #include <hwy/foreach_target.h>
 // The line above has to come first: it includes this file, and the next, once per target.
-#include "kernels/mask_bits-inl.h"
+#include "kernels/streaming_step-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gradwire::kernels::HWY_NAMESPACE {
@@ -35,6 +35,8 @@ double encode_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT resi
 
   std::size_t i = 0;
   for (; i + kStep <= count; i += kStep) {
+    prefetch_page_ahead(gradient + i);
+    prefetch_page_ahead(residual + i);
     hn::Mask<Floats> positive[kStepVectors];
 #pragma GCC unroll 32
     for (std::size_t v = 0; v < kStepVectors; ++v) {

@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/topk.cpp"
 #include <hwy/foreach_target.h>
 // The line above has to come first: it includes this file, and the next, once per target.
-#include "kernels/mask_bits-inl.h"
+#include "kernels/streaming_step-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gradwire::kernels::HWY_NAMESPACE {
@@ -53,6 +53,8 @@ bool accumulate_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT re
 
   std::uint32_t i = 0;
   for (; i + kStep <= count; i += kStep) {
+    prefetch_page_ahead(gradient + i);
+    prefetch_page_ahead(residual + i);
     hn::Mask<Floats> reaches[kStepVectors];
 #pragma GCC unroll 32
     for (std::size_t v = 0; v < kStepVectors; ++v) {

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/vote.cpp"
 #include <hwy/foreach_target.h>
 // The line above has to come first: it includes this file, and the next, once per target.
-#include "kernels/mask_bits-inl.h"
+#include "kernels/streaming_step-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gradwire::kernels::HWY_NAMESPACE {

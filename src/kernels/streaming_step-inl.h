@@ -1,10 +1,10 @@
-// Vector masks as packed bits, the same layout on every target: element i is bit i % 8 of
-// byte i / 8. Included once per SIMD target.
-#if defined(GRADWIRE_KERNELS_MASK_BITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef GRADWIRE_KERNELS_MASK_BITS_INL_H_
-#undef GRADWIRE_KERNELS_MASK_BITS_INL_H_
+// What the streaming loops share: the step they advance by, and vector masks as packed bits, the
+// same layout on every target: element i is bit i % 8 of byte i / 8. Included once per SIMD target.
+#if defined(GRADWIRE_KERNELS_STREAMING_STEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GRADWIRE_KERNELS_STREAMING_STEP_INL_H_
+#undef GRADWIRE_KERNELS_STREAMING_STEP_INL_H_
 #else
-#define GRADWIRE_KERNELS_MASK_BITS_INL_H_
+#define GRADWIRE_KERNELS_STREAMING_STEP_INL_H_
 #endif
 
 #include <hwy/highway.h>
@@ -26,6 +26,15 @@ using Floats = hn::CappedTag<float, 16>;
 using FloatVector = hn::Vec<Floats>;
 inline constexpr std::size_t kVectorLanes = hn::MaxLanes(Floats());
 inline constexpr std::size_t kStepVectors = kStep / kVectorLanes;
+
+// Asks for the step one page ahead of this one: the hardware's own prefetching ends at each page.
+// Asking past the end of an array is harmless.
+HWY_INLINE void prefetch_page_ahead(const float* step) {
+  constexpr std::size_t kPage = 4096;
+  constexpr std::size_t kLine = 64;
+  const char* const ahead = reinterpret_cast<const char*>(step) + kPage;
+  for (std::size_t at = 0; at < kStep * sizeof(float); at += kLine) __builtin_prefetch(ahead + at);
+}
 
 // The masks of one step as one word: element i is bit i.
 template <class Mask>
