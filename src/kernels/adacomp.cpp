@@ -84,6 +84,24 @@ HWY_INLINE std::uint32_t* emit(std::uint64_t chosen, const float* residual, std:
   return out;
 }
 
+// As emit(), for a bin that mostly sends one or two of its elements: the first three entries are
+// written whether they are there or not (the room is, a bin having more elements), since a loop
+// that runs once or twice costs more in mispredictions.
+HWY_INLINE std::uint32_t* emit_few(std::uint64_t chosen, const float* residual, std::size_t count,
+                                   std::uint32_t first, std::uint32_t* out) {
+  constexpr int few = 3;
+  const int sent = std::popcount(chosen);
+  const std::uint64_t last = std::uint64_t{1} << (count - 1);  // what an absent entry reads
+#pragma GCC unroll 3
+  for (int i = 0; i < few; ++i) {
+    const auto at = static_cast<std::uint32_t>(std::countr_zero(chosen | last));
+    out[i] = 2 * (first + at) + (residual[at] < 0.0F ? 1 : 0);
+    chosen &= chosen - 1;
+  }
+  if (sent > few) emit(chosen, residual, first, out + few);
+  return out + sent;
+}
+
 // Second pass over a bin, which is still in the first-level cache: G into the residual, the
 // selected entries to `out`. `first` is the position of the bin in its block.
 HWY_INLINE std::uint32_t* update_bin(const float* HWY_RESTRICT gradient,
@@ -123,25 +141,101 @@ HWY_INLINE std::uint32_t* update_bin(const float* HWY_RESTRICT gradient,
   return out;
 }
 
-AdacompBlock select(std::span<const float> gradient, std::span<float> residual,
-                    std::size_t bin_length, std::uint32_t* selection) {
+// Both passes over one bin. False, with nothing changed, if G is not finite.
+struct AnyBin {
+  std::size_t count;
+
+  HWY_INLINE bool operator()(const float* gradient, float* residual, std::uint32_t first,
+                             std::uint32_t*& out, float& gmax) const {
+    const std::int32_t gmax_bits = max_magnitude_bits(gradient, residual, count);
+    if (gmax_bits >= infinity_bits) return false;
+    gmax = std::bit_cast<float>(gmax_bits);
+    const float threshold = std::bit_cast<float>(gmax_bits == 0 ? infinity_bits : gmax_bits);
+    out = update_bin(gradient, residual, count, threshold, first, out);
+    return true;
+  }
+};
+
+// The same for a bin of a known, small number of vectors, the last of which may overlap the one
+// before it: G stays in registers between the passes.
+template <std::size_t vectors>
+struct SmallBin {
+  std::size_t count;
+
+  HWY_INLINE bool operator()(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT residual,
+                             std::uint32_t first, std::uint32_t*& out, float& gmax) const {
+    const Floats d;
+    const Ints di;
+    const std::size_t lanes = hn::Lanes(d);
+    const std::size_t tail = count - lanes;
+    const auto start = [&](std::size_t v) { return v + 1 == vectors ? tail : v * lanes; };
+    FloatVector total[vectors];
+    IntVector largest = hn::Zero(di);
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < vectors; ++v) {
+      total[v] = hn::Add(hn::LoadU(d, residual + start(v)), hn::LoadU(d, gradient + start(v)));
+      largest = hn::Max(largest, hn::BitCast(di, hn::Abs(total[v])));
+    }
+    largest = hn::MaxOfLanes(di, largest);
+    const std::int32_t gmax_bits = hn::GetLane(largest);
+    if (gmax_bits >= infinity_bits) return false;
+    gmax = std::bit_cast<float>(gmax_bits);
+    const FloatVector threshold =
+        gmax_bits == 0 ? hn::Set(d, std::bit_cast<float>(infinity_bits)) : hn::BitCast(d, largest);
+    std::uint64_t chosen = 0;
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < vectors; ++v) {
+      const std::uint64_t bits =
+          store_and_compare(total[v], gradient + start(v), residual + start(v), threshold);
+      chosen |= bits >> (v * lanes - start(v)) << (v * lanes);
+    }
+    out = emit_few(chosen, residual, count, first, out);
+    return true;
+  }
+};
+
+template <class Bin>
+AdacompBlock select_bins(const Bin& bin, std::span<const float> gradient, std::span<float> residual,
+                         std::uint32_t* selection) {
   AdacompBlock block;
   std::uint32_t* out = selection;
-  const std::size_t size = gradient.size();
-  while (block.done < size) {
-    const std::size_t count = std::min(bin_length, size - block.done);
-    const float* g = gradient.data() + block.done;
-    float* e = residual.data() + block.done;
-    const std::int32_t gmax_bits = max_magnitude_bits(g, e, count);
-    if (gmax_bits >= infinity_bits) break;
-    // A bin whose G is all zero sends nothing: no finite H reaches infinity.
-    const float threshold = std::bit_cast<float>(gmax_bits == 0 ? infinity_bits : gmax_bits);
-    out = update_bin(g, e, count, threshold, static_cast<std::uint32_t>(block.done), out);
-    block.gmax_sum += std::bit_cast<float>(gmax_bits);
-    block.done += count;
-  }
+  const auto whole = [&](const auto& bin) {
+    float gmax;
+    if (!bin(gradient.data() + block.done, residual.data() + block.done,
+             static_cast<std::uint32_t>(block.done), out, gmax)) {
+      return false;
+    }
+    block.gmax_sum += gmax;
+    block.done += bin.count;
+    return true;
+  };
+  bool finite = true;
+  while (finite && gradient.size() - block.done >= bin.count) finite = whole(bin);
+  if (finite && block.done < gradient.size()) whole(AnyBin{gradient.size() - block.done});
   block.selected = static_cast<std::size_t>(out - selection);
   return block;
+}
+
+AdacompBlock select(std::span<const float> gradient, std::span<float> residual,
+                    std::size_t bin_length, std::uint32_t* selection) {
+  const std::size_t lanes = hn::Lanes(Floats());
+  const auto with = [&](const auto& bin) {
+    return select_bins(bin, gradient, residual, selection);
+  };
+  switch (bin_length < lanes ? 0 : (bin_length + lanes - 1) / lanes) {
+    case 4:
+      return with(SmallBin<4>{bin_length});
+    case 5:
+      return with(SmallBin<5>{bin_length});
+    case 6:
+      return with(SmallBin<6>{bin_length});
+    case 7:
+      return with(SmallBin<7>{bin_length});
+    case 8:
+      return with(SmallBin<8>{bin_length});
+    default:
+      return with(AnyBin{bin_length});
+  }
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace gradwire::wire {
 namespace {
 
-// A 64-bit word read or written at any bit offset holds at least this many usable bits.
+// A 64-bit word at any bit offset within its first byte holds at least this many usable bits.
 constexpr unsigned usable_bits = 57;
 
 class BitWriter {
@@ -39,47 +39,56 @@ class BitWriter {
   unsigned filled_ = 0;
 };
 
-// Bits after the end read as zero: they never complete a code.
+// Holds the next bits of a span in a word, least significant first.
 class BitReader {
  public:
-  explicit BitReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit BitReader(std::span<const std::byte> bytes)
+      : next_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  std::uint64_t peek() const {
-    const std::size_t byte = position_ / 8;
-    const std::uint64_t word = byte + 8 <= bytes_.size()
-                                   ? load_little_endian<std::uint64_t>(bytes_.data() + byte)
-                                   : last_word(byte);
-    return word >> (position_ % 8);
+  // At least usable_bits - 1 bits, or all that are left. The bits above available() are those that
+  // follow in the span, so that adding them a second time changes nothing; this way the load does
+  // not wait for the bits consumed last, and decoding is not bound by its latency.
+  void refill() {
+    if (end_ - next_ >= 8) [[likely]] {
+      word_ |= load_little_endian<std::uint64_t>(next_) << available_;
+      next_ += (63 - available_) / 8;
+      available_ |= 56;
+      return;
+    }
+    for (; available_ <= 56 && next_ != end_; available_ += 8) {
+      word_ |= std::to_integer<std::uint64_t>(*next_++) << available_;
+    }
   }
-  void consume(unsigned bits) { position_ += bits; }
-  std::size_t position() const { return position_; }
-  std::size_t end() const { return bytes_.size() * 8; }
+  // No more than available(), and less than 64.
+  void consume(unsigned bits) {
+    word_ >>= bits;
+    available_ -= bits;
+  }
+  std::uint64_t word() const { return word_; }
+  unsigned available() const { return available_; }
+  std::size_t left() const { return available_ + 8 * static_cast<std::size_t>(end_ - next_); }
 
  private:
-  std::uint64_t last_word(std::size_t byte) const {
-    std::array<std::byte, 8> word{};
-    for (std::size_t i = 0; byte + i < bytes_.size(); ++i) word[i] = bytes_[byte + i];
-    return load_little_endian<std::uint64_t>(word.data());
-  }
-
-  std::span<const std::byte> bytes_;
-  std::size_t position_ = 0;
+  const std::byte* next_;
+  const std::byte* end_;
+  std::uint64_t word_ = 0;
+  unsigned available_ = 0;
 };
 
-// The length of a unary part too long for one word, read past its closing one bit; more than `most`
-// where it is longer than that or never closed.
-std::uint64_t read_long_unary(BitReader& bits, std::uint64_t most) {
-  std::uint64_t zeros = 0;
-  while (zeros <= most && bits.position() < bits.end()) {
-    const auto run = static_cast<unsigned>(std::countr_zero(bits.peek()));
-    if (run < usable_bits) {
+// Reads a unary part of any length, past its closing one bit. False if it is longer than `most` or
+// is never closed.
+bool read_long_unary(BitReader& bits, std::uint64_t most, std::uint64_t& zeros) {
+  for (zeros = 0; zeros <= most && bits.left() > 0; bits.refill()) {
+    const auto run = static_cast<unsigned>(std::countr_zero(bits.word()));
+    if (run < bits.available()) {
       bits.consume(run + 1);
-      return zeros + run;
+      zeros += run;
+      return zeros <= most;
     }
-    bits.consume(usable_bits);
-    zeros += usable_bits;
+    zeros += bits.available();
+    bits.consume(bits.available());
   }
-  return most + 1;
+  return false;
 }
 
 constexpr std::uint64_t low_bits(unsigned count) { return (std::uint64_t{1} << count) - 1; }
@@ -155,26 +164,27 @@ const char* read_rice(std::span<const std::byte> body, unsigned parameter, bool 
   BitReader bits(body);
   std::uint64_t next = 0;
   for (std::uint32_t& out : entries) {
-    const std::uint64_t word = bits.peek();
-    auto zeros = static_cast<std::uint64_t>(std::countr_zero(word));
+    bits.refill();
+    auto zeros = static_cast<std::uint64_t>(std::countr_zero(bits.word()));
     std::uint64_t tail;
-    if (zeros + 1 + tail_bits <= usable_bits) [[likely]] {
-      tail = (word >> (zeros + 1)) & tail_mask;
+    if (zeros + 1 + tail_bits <= bits.available()) [[likely]] {
+      tail = bits.word() >> (zeros + 1);
       bits.consume(static_cast<unsigned>(zeros) + 1 + tail_bits);
     } else {
-      zeros = read_long_unary(bits, length);
-      if (zeros > length) return "codes that end before the last entry or run past the chunk";
-      tail = bits.peek() & tail_mask;
+      if (!read_long_unary(bits, length, zeros)) return "a gap without end";
+      bits.refill();
+      if (bits.available() < tail_bits) return "codes that end before the last entry";
+      tail = bits.word();
       bits.consume(tail_bits);
     }
-    const std::uint64_t entry = next + (zeros << tail_bits) + tail;
+    const std::uint64_t entry = next + (zeros << tail_bits) + (tail & tail_mask);
     if (entry >= end) return "a position past the end of the chunk";
     out = static_cast<std::uint32_t>(entry);
     next = ((entry >> sign_bits) + 1) << sign_bits;
   }
-  if (bits.position() > bits.end()) return "codes that end before the last entry";
-  if (bits.position() + 8 <= bits.end()) return "bytes after the last entry";
-  if (bits.peek() != 0) return "set bits after the last entry";
+  bits.refill();
+  if (bits.left() >= 8) return "bytes after the last entry";
+  if ((bits.word() & low_bits(bits.available())) != 0) return "set bits after the last entry";
   return nullptr;
 }
 
