@@ -33,6 +33,20 @@ HWY_INLINE std::uint64_t bits_of(Mask mask) {
   return bytes[0];
 }
 
+// Fetches what is needed a few bins later. Two passes over each bin hide the memory's latency badly
+// by themselves: in the second nothing is missed, and the hardware's prefetchers pause.
+HWY_INLINE void prefetch_after(const float* gradient, const float* residual, std::size_t count) {
+  constexpr std::size_t ahead = 640 * sizeof(float);
+  constexpr std::size_t cache_line = 64;
+  for (std::size_t byte = 0; byte < count * sizeof(float); byte += cache_line) {
+    // By integers, since the address may lie behind the array: never read, only hinted at.
+    for (const float* start : {gradient, residual}) {
+      const auto address = reinterpret_cast<std::uintptr_t>(start) + byte + ahead;
+      hwy::Prefetch(reinterpret_cast<const float*>(address));
+    }
+  }
+}
+
 HWY_INLINE IntVector magnitude_bits(const float* gradient, const float* residual) {
   const Floats d;
   return hn::BitCast(Ints(), hn::Abs(hn::Add(hn::LoadU(d, residual), hn::LoadU(d, gradient))));
@@ -125,6 +139,7 @@ HWY_INLINE std::uint32_t* update_bin(const float* HWY_RESTRICT gradient,
       hn::Add(hn::LoadU(d, residual + tail), hn::LoadU(d, gradient + tail));
   for (std::size_t word = 0; word < count; word += 64) {
     const std::size_t end = std::min<std::size_t>(word + 64, count);
+    prefetch_after(gradient + word, residual + word, end - word);
     std::uint64_t chosen = 0;
     std::size_t i = word;
     for (; i + lanes <= end; i += lanes) {
@@ -169,6 +184,7 @@ struct SmallBin {
     const std::size_t lanes = hn::Lanes(d);
     const std::size_t tail = count - lanes;
     const auto start = [&](std::size_t v) { return v + 1 == vectors ? tail : v * lanes; };
+    prefetch_after(gradient, residual, count);
     FloatVector total[vectors];
     IntVector largest = hn::Zero(di);
 #pragma GCC unroll 8
