@@ -21,8 +21,9 @@ inline constexpr std::uint8_t record_non_finite = 0x02;
 
 inline void expect(std::uint64_t got, std::uint64_t expected, const char* field,
                    std::size_t offset) {
-  if (got != expected)
+  if (got != expected) {
     throw WireError(field, offset, std::to_string(expected), std::to_string(got));
+  }
 }
 
 }  // namespace gradwire::wire

@@ -45,9 +45,9 @@ class BitReader {
   explicit BitReader(std::span<const std::byte> bytes)
       : next_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  // At least usable_bits - 1 bits, or all that are left. The bits above available() are those that
-  // follow in the span, so that adding them a second time changes nothing; this way the load does
-  // not wait for the bits consumed last, and decoding is not bound by its latency.
+  // At least usable_bits - 1 bits (and never 64), or all that are left. The bits above available()
+  // are those that follow in the span, so that adding them a second time changes nothing; this way
+  // the load does not wait for the bits consumed last, and decoding is not bound by its latency.
   void refill() {
     if (end_ - next_ >= 8) [[likely]] {
       word_ |= load_little_endian<std::uint64_t>(next_) << available_;
@@ -55,7 +55,7 @@ class BitReader {
       available_ |= 56;
       return;
     }
-    for (; available_ <= 56 && next_ != end_; available_ += 8) {
+    for (; available_ < 56 && next_ != end_; available_ += 8) {
       word_ |= std::to_integer<std::uint64_t>(*next_++) << available_;
     }
   }

@@ -106,6 +106,24 @@ TEST(Positions, RoundTripOfExtremeGaps) {
   }
 }
 
+// A unary part of several words may start and end at any bit of a body's last word.
+TEST(Positions, RoundTripOfLongGapsAtEveryBit) {
+  for (std::uint32_t cluster = 1; cluster < 130; ++cluster) {
+    for (std::uint32_t gap = 0; gap < 200; ++gap) {
+      std::vector<std::uint32_t> entries;
+      for (std::uint32_t i = 0; i < cluster; ++i) entries.push_back(i);
+      entries.push_back(cluster + gap);
+      const RicePlan plan{0, (cluster + 1 + gap + 7) / 8, true};
+      std::vector<std::byte> body(plan.body_bytes + rice_slack);
+      write_rice(entries, 0, false, plan, body.data());
+      body.resize(plan.body_bytes);
+      std::vector<std::uint32_t> decoded(entries.size());
+      ASSERT_EQ(read_rice(body, 0, false, 1000, decoded), nullptr) << cluster << ' ' << gap;
+      ASSERT_EQ(decoded, entries) << cluster << ' ' << gap;
+    }
+  }
+}
+
 // Long runs between clusters force unary parts of more than one word.
 TEST(Positions, RoundTripOfClusters) {
   for (const bool with_signs : {false, true}) {
