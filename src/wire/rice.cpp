@@ -13,6 +13,8 @@ namespace {
 // A 64-bit word at any bit offset within its first byte holds at least this many usable bits.
 constexpr unsigned usable_bits = 57;
 
+constexpr std::size_t codes_per_refill = 4;
+
 class BitWriter {
  public:
   explicit BitWriter(std::byte* out) : out_(out) {}
@@ -93,6 +95,54 @@ bool read_long_unary(BitReader& bits, std::uint64_t most, std::uint64_t& zeros) 
 
 constexpr std::uint64_t low_bits(unsigned count) { return (std::uint64_t{1} << count) - 1; }
 
+// One code, before it is put into words: so many zeros, then the closing one bit and the tail.
+struct Code {
+  std::uint64_t zeros;
+  std::uint64_t closing_and_tail;
+  std::uint64_t length;
+};
+
+class Coder {
+ public:
+  Coder(unsigned tail_bits, bool with_signs, std::uint32_t base, std::byte* out)
+      : tail_bits_(tail_bits),
+        sign_bits_(with_signs ? 1 : 0),
+        next_(base << sign_bits_),
+        out_(out) {}
+
+  Code code(std::uint32_t entry) {
+    const std::uint64_t value = entry - next_;
+    next_ = ((entry >> sign_bits_) + 1) << sign_bits_;
+    const std::uint64_t zeros = value >> tail_bits_;
+    return {zeros, 1 | (value & low_bits(tail_bits_)) << 1, zeros + 1 + tail_bits_};
+  }
+  void put(const Code& code) {
+    if (code.length < usable_bits) [[likely]] {
+      out_.put(code.closing_and_tail << code.zeros, static_cast<unsigned>(code.length));
+    } else {
+      out_.put_zeros(code.zeros);
+      out_.put(code.closing_and_tail, 1 + tail_bits_);
+    }
+  }
+  // Every put waits for the one before it, so two codes go at a time where a word holds them.
+  void put(const Code& first, const Code& second) {
+    if (first.length + second.length < usable_bits) [[likely]] {
+      const std::uint64_t both = first.closing_and_tail << first.zeros |
+                                 second.closing_and_tail << second.zeros << first.length;
+      out_.put(both, static_cast<unsigned>(first.length + second.length));
+    } else {
+      put(first);
+      put(second);
+    }
+  }
+
+ private:
+  unsigned tail_bits_;
+  unsigned sign_bits_;
+  std::uint32_t next_;  // the smallest entry that may follow
+  BitWriter out_;
+};
+
 }  // namespace
 
 RicePlan plan_rice(std::span<const std::uint32_t> entries, std::uint32_t base, bool with_signs) {
@@ -108,21 +158,25 @@ RicePlan plan_rice(std::span<const std::uint32_t> entries, std::uint32_t base, b
   constexpr unsigned candidates = 4;
   const unsigned smallest = largest - std::min(largest, candidates - 1);
 
-  std::array<std::uint32_t, candidates> unary{};
-  std::uint32_t all_bits = 0;
-  const auto add_gap = [&](std::uint32_t position, std::uint32_t gap) {
-    all_bits |= gap | (position - base);
-    for (unsigned c = 0; c < candidates; ++c) unary[c] += gap >> (smallest + c);
-  };
-  const std::uint32_t first = entries.front() >> sign_bits;
-  add_gap(first, first - base);
+  // Zero bits for each candidate, in variables of their own so that the loop is vectorised.
+  const std::uint32_t first = (entries.front() >> sign_bits) - base;
+  std::uint32_t zeros0 = first >> smallest;
+  std::uint32_t zeros1 = zeros0 >> 1, zeros2 = zeros0 >> 2, zeros3 = zeros0 >> 3;
+  std::uint32_t all_bits = first;
   for (std::size_t i = 1; i < count; ++i) {
     const std::uint32_t position = entries[i] >> sign_bits;
-    add_gap(position, position - (entries[i - 1] >> sign_bits) - 1);
+    const std::uint32_t gap = position - (entries[i - 1] >> sign_bits) - 1;
+    all_bits |= gap | (position - base);
+    const std::uint32_t zeros = gap >> smallest;
+    zeros0 += zeros;
+    zeros1 += zeros >> 1;
+    zeros2 += zeros >> 2;
+    zeros3 += zeros >> 3;
   }
   // A step backwards, or none at all, wraps around to a gap of at least 2^31.
   if (all_bits >> 31) return {0, 0, false};
 
+  const std::array<std::uint32_t, candidates> unary{zeros0, zeros1, zeros2, zeros3};
   unsigned best = 0;
   std::uint64_t best_bits = UINT64_MAX;
   for (unsigned c = 0; smallest + c <= largest; ++c) {
@@ -137,22 +191,13 @@ RicePlan plan_rice(std::span<const std::uint32_t> entries, std::uint32_t base, b
 
 void write_rice(std::span<const std::uint32_t> entries, std::uint32_t base, bool with_signs,
                 const RicePlan& plan, std::byte* out) {
-  const unsigned sign_bits = with_signs ? 1 : 0;
-  const unsigned tail_bits = plan.parameter + sign_bits;
-  BitWriter bits(out);
-  std::uint32_t next = base << sign_bits;  // the smallest entry that may follow
-  for (const std::uint32_t entry : entries) {
-    const std::uint64_t value = entry - next;
-    next = ((entry >> sign_bits) + 1) << sign_bits;
-    const std::uint64_t zeros = value >> tail_bits;
-    const std::uint64_t closing_and_tail = 1 | (value & low_bits(tail_bits)) << 1;
-    if (zeros + 1 + tail_bits < usable_bits) [[likely]] {
-      bits.put(closing_and_tail << zeros, static_cast<unsigned>(zeros) + 1 + tail_bits);
-    } else {
-      bits.put_zeros(zeros);
-      bits.put(closing_and_tail, 1 + tail_bits);
-    }
+  Coder coder(plan.parameter + (with_signs ? 1 : 0), with_signs, base, out);
+  std::size_t i = 0;
+  for (; i + 2 <= entries.size(); i += 2) {
+    const Code first = coder.code(entries[i]);
+    coder.put(first, coder.code(entries[i + 1]));
   }
+  if (i < entries.size()) coder.put(coder.code(entries[i]));
 }
 
 const char* read_rice(std::span<const std::byte> body, unsigned parameter, bool with_signs,
@@ -163,8 +208,14 @@ const char* read_rice(std::span<const std::byte> body, unsigned parameter, bool 
   const std::uint64_t end = std::uint64_t{length} << sign_bits;
   BitReader bits(body);
   std::uint64_t next = 0;
+  std::size_t until_refill = 0;
   for (std::uint32_t& out : entries) {
-    bits.refill();
+    // A word holds several codes of the usual length; a longer one takes the other branch below.
+    if (until_refill == 0) {
+      bits.refill();
+      until_refill = codes_per_refill;
+    }
+    --until_refill;
     auto zeros = static_cast<std::uint64_t>(std::countr_zero(bits.word()));
     std::uint64_t tail;
     if (zeros + 1 + tail_bits <= bits.available()) [[likely]] {
