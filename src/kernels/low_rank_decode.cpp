@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/low_rank.h"
@@ -22,22 +23,29 @@ namespace {
 template <class Store>
 void for_each_product_row(const Shape& shape, FactorPair factors, const Rectangle& part,
                           const Scratch& scratch, const Store& store) {
-  const std::size_t panel_width = panel_columns(shape.columns);
-  const std::size_t stride = scratch.stride;
-  for (std::size_t column = part.columns.begin; column < part.columns.end; column += panel_width) {
-    const std::size_t columns = std::min(panel_width, part.columns.end - column);
-    pack_panel(factors.right, shape.rank, column, columns, scratch.factor_panel, stride);
-    for (std::size_t row = part.rows.begin; row < part.rows.end; row += kLeftTileRows) {
-      const TileBounds bounds{row, std::min(kLeftTileRows, part.rows.end - row), column, columns};
-      multiply_into_tile(bounds, factors.left, shape.rank, scratch.factor_panel, scratch.tile,
-                         stride, Prefetcher());
-      for (std::size_t i = 0; i < bounds.rows; ++i) {
-        store((row + i) * shape.columns + column, scratch.tile + i * stride, columns);
+  const std::size_t width = panel_columns(shape);
+  for (std::size_t column = part.columns.begin; column < part.columns.end; column += width) {
+    const Range panel{column, std::min(column + width, part.columns.end)};
+    pack_panel(factors.right, shape.rank, panel, scratch.factor_panel);
+    const TileWalk walk({part.rows, panel}, kLeftTileRows, tile_columns(shape));
+    for (TileBounds tile = walk.first(); tile.rows > 0; tile = walk.next(tile)) {
+      multiply_into_tile(tile, factors.left, shape.rank,
+                         scratch.factor_panel.from(0, tile.column - column), scratch.tile,
+                         Prefetcher());
+      for (std::size_t i = 0; i < tile.rows; ++i) {
+        store((tile.row + i) * shape.columns + tile.column, scratch.tile.at(i, 0), tile.columns);
       }
     }
   }
 }
 
+HWY_INLINE std::size_t floats_to_alignment(const float* pointer) {
+  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(pointer) / sizeof(float) % kLanes;
+  return (kLanes - misaligned) % kLanes;
+}
+
+// Past the caches: the result is not read again before the next gradient-sized pass, and a plain
+// store would read it first.
 struct StoreScaled {
   float* result;
   float factor;
@@ -46,9 +54,11 @@ struct StoreScaled {
     const Floats d;
     const Vector scale = hn::Set(d, factor);
     float* target = result + offset;
+    const std::size_t head = std::min(count, floats_to_alignment(target));
     std::size_t j = 0;
+    for (; j < head; ++j) target[j] = values[j] * factor;
     for (; j + kLanes <= count; j += kLanes) {
-      hn::StoreU(hn::Mul(hn::Load(d, values + j), scale), d, target + j);
+      hn::Stream(hn::Mul(hn::LoadU(d, values + j), scale), d, target + j);
     }
     for (; j < count; ++j) target[j] = values[j] * factor;
   }
@@ -82,12 +92,14 @@ void decode_target(const Shape& shape, FactorPair factors, float factor, float* 
                    const Scratch& scratch) {
   for_each_product_row(shape, factors, {rows, {0, shape.columns}}, scratch,
                        StoreScaled{result, factor});
+  hwy::FlushStream();
 }
 
 void decode_and_settle_target(const Shape& shape, FactorPair factors, float* residual,
                               float* result, Range rows, const Scratch& scratch) {
   for_each_product_row(shape, factors, {rows, {0, shape.columns}}, scratch,
                        StoreAndSubtract{{result, 1.0F}, {residual}});
+  hwy::FlushStream();
 }
 
 void subtract_product_target(const Shape& shape, FactorPair factors, float* residual,

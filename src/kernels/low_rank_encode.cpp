@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <span>
 
 #include "kernels/low_rank.h"
@@ -25,12 +26,12 @@ struct EncodeStep {
   Scratch scratch;
 };
 
-// How far a step came: all rows of the columns before `panel`, and of the panel the rows before
-// `row`.
+// How far a step came: through all columns before `panel`, and in the panel up to, not including,
+// `tile`.
 struct Progress {
   bool complete;
   Range panel;
-  std::size_t row;
+  TileBounds tile;
 };
 
 }  // namespace gradwire::kernels::low_rank
@@ -41,29 +42,23 @@ namespace gradwire::kernels::low_rank {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The tile that starts at `row`, and what to fetch of a matrix for the tile below it.
-TileBounds tile_at(std::size_t row, std::size_t last_row, std::size_t tile_rows, Range panel) {
-  return {row, std::min(tile_rows, last_row - row), panel.begin, panel.end - panel.begin};
-}
-
-Prefetcher below(const TileBounds& bounds, std::size_t last_row, const float* matrix,
-                 std::size_t columns) {
-  const std::size_t row = bounds.row + bounds.rows;
-  return {matrix + row * columns + bounds.column, columns, std::min(bounds.rows, last_row - row),
-          bounds.columns};
-}
-
-// Finite values times zero add up to zero; an infinity or NaN leaves a NaN that no later value
-// removes.
+// Notes whether all values were finite. On the bits, because comparing integers has no latency to
+// hide.
 class FiniteCheck {
  public:
-  HWY_INLINE FiniteCheck() : poison_(hn::Zero(Floats())) {}
+  HWY_INLINE FiniteCheck() : largest_(hn::Zero(Bits())) {}
 
-  HWY_INLINE void add(Vector values) { poison_ = hn::MulAdd(values, hn::Zero(Floats()), poison_); }
-  HWY_INLINE bool passed() const { return hn::AllTrue(Floats(), hn::Eq(poison_, poison_)); }
+  HWY_INLINE void add(Vector values) {
+    largest_ = hn::Max(largest_, hn::BitCast(Bits(), hn::Abs(values)));
+  }
+  HWY_INLINE bool passed() const {
+    const Vector infinity = hn::Set(Floats(), std::numeric_limits<float>::infinity());
+    return hn::AllTrue(Bits(), hn::Lt(largest_, hn::BitCast(Bits(), infinity)));
+  }
 
  private:
-  Vector poison_;
+  using Bits = hn::RebindToSigned<Floats>;
+  hn::Vec<Bits> largest_;
 };
 
 bool all_finite(const float* values, std::size_t count) {
@@ -94,86 +89,95 @@ HWY_INLINE void add_settled(const float* HWY_RESTRICT gradient, const float* HWY
 // Leaves A of this tile in the scratch tile and, if all of it is finite, in the residual buffer.
 // The buffer is not touched before that is known: from an infinite A the residual cannot be
 // recovered.
-bool settle_and_add(const EncodeStep& step, const TileBounds& bounds, std::size_t last_row) {
+bool settle_and_add(const EncodeStep& step, Range panel, const TileBounds& bounds,
+                    const TileBounds& next) {
   const std::size_t columns = step.shape.columns;
-  const std::size_t stride = step.scratch.stride;
-  float* tile = step.scratch.tile;
+  const Lines tile = step.scratch.tile;
   const std::size_t pending_rank = step.pending.left == nullptr ? 0 : step.shape.rank;
-  multiply_into_tile(bounds, step.pending.left, pending_rank, step.scratch.pending_panel, tile,
-                     stride, below(bounds, last_row, step.gradient, columns));
+  multiply_into_tile(bounds, step.pending.left, pending_rank,
+                     step.scratch.pending_panel.from(0, bounds.column - panel.begin), tile,
+                     Prefetcher(step.gradient, columns, next));
   const std::size_t corner = bounds.row * columns + bounds.column;
   FiniteCheck check;
   for (std::size_t i = 0; i < bounds.rows; ++i) {
     const std::size_t at = corner + i * columns;
-    add_settled(step.gradient + at, step.residual + at, bounds.columns, tile + i * stride, check);
+    add_settled(step.gradient + at, step.residual + at, bounds.columns, tile.at(i, 0), check);
   }
   if (!check.passed()) return false;
   for (std::size_t i = 0; i < bounds.rows; ++i) {
-    std::copy_n(tile + i * stride, bounds.columns, step.residual + corner + i * columns);
+    std::copy_n(tile.at(i, 0), bounds.columns, step.residual + corner + i * columns);
   }
   return true;
 }
 
 void pack_pending(const EncodeStep& step, Range panel) {
   if (step.pending.left == nullptr) return;
-  pack_panel(step.pending.right, step.shape.rank, panel.begin, panel.end - panel.begin,
-             step.scratch.pending_panel, step.scratch.stride);
+  pack_panel(step.pending.right, step.shape.rank, panel, step.scratch.pending_panel);
 }
 
 Progress encode_left_target(const EncodeStep& step, const float* right, float* left, Range rows) {
   const auto& [shape, gradient, residual, pending, scratch] = step;
-  const std::size_t panel_width = panel_columns(shape.columns);
-  for (std::size_t column = 0; column < shape.columns; column += panel_width) {
-    const Range panel{column, std::min(column + panel_width, shape.columns)};
+  const std::size_t width = panel_columns(shape);
+  for (std::size_t column = 0; column < shape.columns; column += width) {
+    const Range panel{column, std::min(column + width, shape.columns)};
     pack_pending(step, panel);
-    pack_panel(right, shape.rank, column, panel.end - column, scratch.factor_panel, scratch.stride);
-    for (std::size_t row = rows.begin; row < rows.end; row += kLeftTileRows) {
-      const TileBounds bounds = tile_at(row, rows.end, kLeftTileRows, panel);
-      if (!settle_and_add(step, bounds, rows.end)) return {false, panel, row};
-      multiply_from_left(bounds, scratch.tile, scratch.factor_panel, scratch.stride, column > 0,
-                         left, shape.rank, below(bounds, rows.end, residual, shape.columns));
+    pack_panel(right, shape.rank, panel, scratch.factor_panel);
+    const TileWalk walk({rows, panel}, kLeftTileRows, tile_columns(shape));
+    for (TileBounds tile = walk.first(); tile.rows > 0;) {
+      const TileBounds next = walk.next(tile);
+      if (!settle_and_add(step, panel, tile, next)) return {false, panel, tile};
+      multiply_from_left(tile, scratch.tile, scratch.factor_panel.from(0, tile.column - column),
+                         tile.column > 0, left, shape.rank,
+                         Prefetcher(residual, shape.columns, next));
+      tile = next;
     }
   }
   const bool finite =
       all_finite(left + rows.begin * shape.rank, (rows.end - rows.begin) * shape.rank);
-  return {finite, {shape.columns, shape.columns}, rows.begin};
+  return {finite, {shape.columns, shape.columns}, {rows.end, 0, shape.columns, 0}};
 }
 
 Progress encode_right_target(const EncodeStep& step, const float* left, float* right,
                              Range columns) {
   const auto& [shape, gradient, residual, pending, scratch] = step;
-  const std::size_t panel_width = panel_columns(shape.columns);
-  for (std::size_t column = columns.begin; column < columns.end; column += panel_width) {
-    const Range panel{column, std::min(column + panel_width, columns.end)};
+  const std::size_t width = panel_columns(shape);
+  for (std::size_t column = columns.begin; column < columns.end; column += width) {
+    const Range panel{column, std::min(column + width, columns.end)};
     pack_pending(step, panel);
-    float* sums = scratch.factor_panel;
-    std::fill_n(sums, shape.rank * scratch.stride, 0.0F);
-    for (std::size_t row = 0; row < shape.rows; row += kRightTileRows) {
-      const TileBounds bounds = tile_at(row, shape.rows, kRightTileRows, panel);
-      if (!settle_and_add(step, bounds, shape.rows)) return {false, panel, row};
-      multiply_from_right(bounds, scratch.tile, left, shape.rank, sums, scratch.stride,
-                          below(bounds, shape.rows, residual, shape.columns));
+    const Lines sums = scratch.factor_panel;
+    std::fill_n(sums.begin, shape.rank * sums.stride, 0.0F);
+    const TileWalk walk({{0, shape.rows}, panel}, kRightTileRows, tile_columns(shape));
+    for (TileBounds tile = walk.first(); tile.rows > 0;) {
+      const TileBounds next = walk.next(tile);
+      if (!settle_and_add(step, panel, tile, next)) return {false, panel, tile};
+      multiply_from_right(tile, scratch.tile, left, shape.rank, sums.from(0, tile.column - column),
+                          Prefetcher(residual, shape.columns, next));
+      tile = next;
     }
-    if (!all_finite(sums, shape.rank * scratch.stride)) return {false, panel, shape.rows};
-    unpack_panel(sums, scratch.stride, shape.rank, column, panel.end - column, right);
+    if (!all_finite(sums.begin, shape.rank * sums.stride)) {
+      return {false, panel, {shape.rows, 0, panel.begin, 0}};
+    }
+    unpack_panel(sums, shape.rank, panel, right);
   }
-  return {true, {columns.end, columns.end}, 0};
+  return {true, {columns.end, columns.end}, {shape.rows, 0, columns.end, 0}};
 }
 
 void multiply_transposed_target(const Shape& shape, const float* matrix, const float* left,
                                 float* right, Range columns, const Scratch& scratch) {
-  const std::size_t panel_width = panel_columns(shape.columns);
-  for (std::size_t column = columns.begin; column < columns.end; column += panel_width) {
-    const Range panel{column, std::min(column + panel_width, columns.end)};
-    float* sums = scratch.factor_panel;
-    std::fill_n(sums, shape.rank * scratch.stride, 0.0F);
-    for (std::size_t row = 0; row < shape.rows; row += kRightTileRows) {
-      const TileBounds bounds = tile_at(row, shape.rows, kRightTileRows, panel);
-      copy_into_tile(bounds, matrix, shape.columns, scratch.tile, scratch.stride);
-      multiply_from_right(bounds, scratch.tile, left, shape.rank, sums, scratch.stride,
-                          below(bounds, shape.rows, matrix, shape.columns));
+  const std::size_t width = panel_columns(shape);
+  for (std::size_t column = columns.begin; column < columns.end; column += width) {
+    const Range panel{column, std::min(column + width, columns.end)};
+    const Lines sums = scratch.factor_panel;
+    std::fill_n(sums.begin, shape.rank * sums.stride, 0.0F);
+    const TileWalk walk({{0, shape.rows}, panel}, kRightTileRows, tile_columns(shape));
+    for (TileBounds tile = walk.first(); tile.rows > 0;) {
+      const TileBounds next = walk.next(tile);
+      copy_into_tile(tile, matrix, shape.columns, scratch.tile);
+      multiply_from_right(tile, scratch.tile, left, shape.rank, sums.from(0, tile.column - column),
+                          Prefetcher(matrix, shape.columns, next));
+      tile = next;
     }
-    unpack_panel(sums, scratch.stride, shape.rank, column, panel.end - column, right);
+    unpack_panel(sums, shape.rank, panel, right);
   }
 }
 
@@ -194,14 +198,18 @@ HWY_EXPORT(multiply_transposed_target);
 void roll_back(const EncodeStep& step, const Rectangle& part, const Progress& progress,
                std::span<float> scratch) {
   const auto& [rows, columns] = part;
-  const Range before{columns.begin, progress.panel.begin};
-  const Range after{progress.panel.end, columns.end};
-  const Range done{rows.begin, progress.row};
-  const Range not_done{progress.row, rows.end};
-  subtract_gradient(step.shape, step.gradient, step.residual, {rows, before});
-  subtract_gradient(step.shape, step.gradient, step.residual, {done, progress.panel});
-  subtract_product(step.shape, step.pending, step.residual, {not_done, progress.panel}, scratch);
-  subtract_product(step.shape, step.pending, step.residual, {rows, after}, scratch);
+  const auto& [complete, panel, tile] = progress;
+  const Range tile_rows{tile.row, tile.row + tile.rows};
+  for (const Rectangle& done :
+       {Rectangle{rows, {columns.begin, panel.begin}}, Rectangle{{rows.begin, tile.row}, panel},
+        Rectangle{tile_rows, {panel.begin, tile.column}}}) {
+    subtract_gradient(step.shape, step.gradient, step.residual, done);
+  }
+  for (const Rectangle& untouched :
+       {Rectangle{tile_rows, {tile.column, panel.end}}, Rectangle{{tile_rows.end, rows.end}, panel},
+        Rectangle{rows, {panel.end, columns.end}}}) {
+    subtract_product(step.shape, step.pending, step.residual, untouched, scratch);
+  }
 }
 
 }  // namespace

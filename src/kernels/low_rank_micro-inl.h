@@ -7,7 +7,6 @@
 #define GRADWIRE_KERNELS_LOW_RANK_MICRO_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -31,53 +30,17 @@ inline constexpr std::size_t kDotRanks = 4;
 inline constexpr std::size_t kColumnVectors = 3;
 static_assert(kWidthPadding % kStripColumns == 0);
 
-// Walks the cache lines of the tile that comes next, a few at a time, so that memory is busy while
-// the current tile is being multiplied. The hardware does not follow the jump from row to row.
-class Prefetcher {
- public:
-  Prefetcher() = default;
-  Prefetcher(const float* begin, std::size_t stride, std::size_t rows, std::size_t columns)
-      : row_(begin), stride_(stride), rows_(rows), columns_(columns) {}
-
-  // The number of lines each of `calls` calls has to fetch to cover the tile.
-  std::size_t lines_per_call(std::size_t calls) const {
-    const std::size_t lines = rows_ * (columns_ / kLineFloats + 1);
-    return lines / std::max<std::size_t>(calls, 1) + 1;
-  }
-
-  HWY_INLINE void fetch(std::size_t lines) {
-    for (; lines > 0 && rows_ > 0; --lines) {
-      hwy::Prefetch(row_ + column_);
-      column_ += kLineFloats;
-      if (column_ >= columns_) {
-        column_ = 0;
-        row_ += stride_;
-        --rows_;
-      }
-    }
-  }
-
- private:
-  const float* row_ = nullptr;
-  std::size_t stride_ = 0;
-  std::size_t rows_ = 0;
-  std::size_t columns_ = 0;
-  std::size_t column_ = 0;
-};
-
 // kRows x 2 vectors of tile = left · panel, where `panel` holds the packed transposed right factor.
-// Both have `stride` floats from line to line.
 template <std::size_t kRows>
-HWY_INLINE void outer_product(const float* HWY_RESTRICT left, std::size_t rank,
-                              const float* HWY_RESTRICT panel, std::size_t stride,
-                              float* HWY_RESTRICT tile) {
+HWY_INLINE void outer_product(const float* HWY_RESTRICT left, std::size_t rank, Lines panel,
+                              Lines tile) {
   const Floats d;
   Vector sum[kRows][2];
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(d);
   for (std::size_t c = 0; c < rank; ++c) {
-    const Vector right0 = hn::Load(d, panel + c * stride);
-    const Vector right1 = hn::Load(d, panel + c * stride + kLanes);
+    const Vector right0 = hn::Load(d, panel.at(c, 0));
+    const Vector right1 = hn::Load(d, panel.at(c, kLanes));
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < kRows; ++i) {
       const Vector weight = hn::Set(d, left[i * rank + c]);
@@ -87,18 +50,18 @@ HWY_INLINE void outer_product(const float* HWY_RESTRICT left, std::size_t rank,
   }
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < kRows; ++i) {
-    hn::Store(sum[i][0], d, tile + i * stride);
-    hn::Store(sum[i][1], d, tile + i * stride + kLanes);
+    hn::Store(sum[i][0], d, tile.at(i, 0));
+    hn::Store(sum[i][1], d, tile.at(i, kLanes));
   }
 }
 
 template <std::size_t kRows = kStripRows>
 HWY_INLINE void outer_product_rows(std::size_t rows, const float* left, std::size_t rank,
-                                   const float* panel, std::size_t stride, float* tile) {
+                                   Lines panel, Lines tile) {
   if (rows == kRows) {
-    outer_product<kRows>(left, rank, panel, stride, tile);
+    outer_product<kRows>(left, rank, panel, tile);
   } else if constexpr (kRows > 1) {
-    outer_product_rows<kRows - 1>(rows, left, rank, panel, stride, tile);
+    outer_product_rows<kRows - 1>(rows, left, rank, panel, tile);
   }
 }
 
@@ -134,8 +97,7 @@ HWY_INLINE void sums_of_lanes(const Vector (&v)[4], float* sums) {
 
 // left[i][c] (+)= tile[i] · panel[c], the scalar products along the columns of a panel.
 template <std::size_t kRows, std::size_t kRanks>
-HWY_INLINE void dot_products(const float* HWY_RESTRICT tile, const float* HWY_RESTRICT panel,
-                             std::size_t stride, std::size_t width, bool add,
+HWY_INLINE void dot_products(Lines tile, Lines panel, std::size_t width, bool add,
                              float* HWY_RESTRICT left, std::size_t rank) {
   const Floats d;
   Vector sum[kRows][kDotRanks];
@@ -147,10 +109,10 @@ HWY_INLINE void dot_products(const float* HWY_RESTRICT tile, const float* HWY_RE
   for (std::size_t j = 0; j < width; j += kLanes) {
     Vector values[kRows];
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < kRows; ++i) values[i] = hn::Load(d, tile + i * stride + j);
+    for (std::size_t i = 0; i < kRows; ++i) values[i] = hn::Load(d, tile.at(i, j));
 #pragma GCC unroll 4
     for (std::size_t c = 0; c < kRanks; ++c) {
-      const Vector right = hn::Load(d, panel + c * stride + j);
+      const Vector right = hn::Load(d, panel.at(c, j));
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < kRows; ++i) {
         sum[i][c] = hn::MulAdd(values[i], right, sum[i][c]);
@@ -167,40 +129,37 @@ HWY_INLINE void dot_products(const float* HWY_RESTRICT tile, const float* HWY_RE
 }
 
 template <std::size_t kRows = kDotRows, std::size_t kRanks = kDotRanks>
-HWY_INLINE void dot_products_block(std::size_t rows, std::size_t ranks, const float* tile,
-                                   const float* panel, std::size_t stride, std::size_t width,
-                                   bool add, float* left, std::size_t rank) {
+HWY_INLINE void dot_products_block(std::size_t rows, std::size_t ranks, Lines tile, Lines panel,
+                                   std::size_t width, bool add, float* left, std::size_t rank) {
   if (rows == kRows && ranks == kRanks) {
-    dot_products<kRows, kRanks>(tile, panel, stride, width, add, left, rank);
+    dot_products<kRows, kRanks>(tile, panel, width, add, left, rank);
   } else if (ranks == kRanks) {
     if constexpr (kRows > 1) {
-      dot_products_block<kRows - 1, kRanks>(rows, ranks, tile, panel, stride, width, add, left,
-                                            rank);
+      dot_products_block<kRows - 1, kRanks>(rows, ranks, tile, panel, width, add, left, rank);
     }
   } else if constexpr (kRanks > 1) {
-    dot_products_block<kRows, kRanks - 1>(rows, ranks, tile, panel, stride, width, add, left, rank);
+    dot_products_block<kRows, kRanks - 1>(rows, ranks, tile, panel, width, add, left, rank);
   }
 }
 
 // sums[c][j] += Σ over the tile's rows i of tile[i][j] · left[i][c], `sums` laid out like a panel.
 template <std::size_t kVectors, std::size_t kRanks>
-HWY_INLINE void column_sums(const float* HWY_RESTRICT tile, std::size_t rows,
-                            const float* HWY_RESTRICT left, std::size_t rank,
-                            float* HWY_RESTRICT sums, std::size_t stride) {
+HWY_INLINE void column_sums(Lines tile, std::size_t rows, const float* HWY_RESTRICT left,
+                            std::size_t rank, Lines sums) {
   const Floats d;
   Vector sum[kRanks][kVectors];
 #pragma GCC unroll 4
   for (std::size_t c = 0; c < kRanks; ++c) {
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < kVectors; ++v) {
-      sum[c][v] = hn::Load(d, sums + c * stride + v * kLanes);
+      sum[c][v] = hn::Load(d, sums.at(c, v * kLanes));
     }
   }
   for (std::size_t i = 0; i < rows; ++i) {
     Vector values[kVectors];
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < kVectors; ++v) {
-      values[v] = hn::Load(d, tile + i * stride + v * kLanes);
+      values[v] = hn::Load(d, tile.at(i, v * kLanes));
     }
 #pragma GCC unroll 4
     for (std::size_t c = 0; c < kRanks; ++c) {
@@ -215,23 +174,23 @@ HWY_INLINE void column_sums(const float* HWY_RESTRICT tile, std::size_t rows,
   for (std::size_t c = 0; c < kRanks; ++c) {
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < kVectors; ++v) {
-      hn::Store(sum[c][v], d, sums + c * stride + v * kLanes);
+      hn::Store(sum[c][v], d, sums.at(c, v * kLanes));
     }
   }
 }
 
 template <std::size_t kVectors = kColumnVectors, std::size_t kRanks = kDotRanks>
-HWY_INLINE void column_sums_block(std::size_t vectors, std::size_t ranks, const float* tile,
+HWY_INLINE void column_sums_block(std::size_t vectors, std::size_t ranks, Lines tile,
                                   std::size_t rows, const float* left, std::size_t rank,
-                                  float* sums, std::size_t stride) {
+                                  Lines sums) {
   if (vectors == kVectors && ranks == kRanks) {
-    column_sums<kVectors, kRanks>(tile, rows, left, rank, sums, stride);
+    column_sums<kVectors, kRanks>(tile, rows, left, rank, sums);
   } else if (ranks == kRanks) {
     if constexpr (kVectors > 1) {
-      column_sums_block<kVectors - 1, kRanks>(vectors, ranks, tile, rows, left, rank, sums, stride);
+      column_sums_block<kVectors - 1, kRanks>(vectors, ranks, tile, rows, left, rank, sums);
     }
   } else if constexpr (kRanks > 1) {
-    column_sums_block<kVectors, kRanks - 1>(vectors, ranks, tile, rows, left, rank, sums, stride);
+    column_sums_block<kVectors, kRanks - 1>(vectors, ranks, tile, rows, left, rank, sums);
   }
 }
 

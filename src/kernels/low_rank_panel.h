@@ -11,16 +11,20 @@
 //
 // A *panel* is a run of columns. Its part of a right factor is packed transposed: one line per
 // column of the factor, so that every inner loop runs along the contiguous direction of the
-// gradient and vectors need no knowledge of the rank. A *tile* is a few rows of a panel; it is
-// computed, stored and multiplied while it is in cache.
+// gradient and vectors need no knowledge of the rank. A *tile* is a few rows and a run of columns
+// of a panel; it is computed, stored and multiplied while it is in cache. Tiles are visited along
+// the rows first: a page of the gradient is then read once per panel, and packed panels stay in the
+// second-level cache meanwhile.
 namespace gradwire::kernels::low_rank {
 
 // One cache line. Pointers into scratch are aligned to it.
 inline constexpr std::size_t kLineFloats = 16;
 // Tile widths are padded to whole pairs of vectors of the widest target (AVX-512).
 inline constexpr std::size_t kWidthPadding = 32;
+// Two packed panels, 196 KB, leave room in a second-level cache of 512 KB for what streams by.
+inline constexpr std::size_t kPanelFloats = 24576;
 // 384 columns x 12 rows of tile and the four packed lines in use share the first-level cache.
-inline constexpr std::size_t kPanelColumns = 384;
+inline constexpr std::size_t kTileColumns = 384;
 // Short tiles stay in the first-level cache while `rank / 4` sweeps of dot products read them.
 inline constexpr std::size_t kLeftTileRows = 12;
 // Tall tiles, because accumulators of the right product are loaded and stored once per tile.
@@ -39,40 +43,93 @@ inline constexpr std::size_t line_stride(std::size_t columns) {
   return padded_width(columns) + kLineFloats;
 }
 
-// The width of all panels of a matrix but the last. Depends on nothing but the number of columns:
-// the order of summation follows the panels.
-inline std::size_t panel_columns(std::size_t columns) {
-  const std::size_t panels = (columns + kPanelColumns - 1) / kPanelColumns;
-  return panels == 0 ? 0 : round_up((columns + panels - 1) / panels, kLineFloats);
+// The width of equal pieces, but for the last, of at most `most` columns.
+inline constexpr std::size_t equal_pieces(std::size_t columns, std::size_t most) {
+  const std::size_t pieces = std::max<std::size_t>((columns + most - 1) / most, 1);
+  return std::max(round_up((columns + pieces - 1) / pieces, kWidthPadding), kWidthPadding);
 }
+
+// The widths of panels and tiles depend on nothing but the shape: the order of summation follows
+// them.
+inline std::size_t panel_columns(const Shape& shape) {
+  const std::size_t fitting = kPanelFloats / std::max<std::size_t>(shape.rank, 1);
+  const std::size_t most = std::max(fitting / kWidthPadding * kWidthPadding, kWidthPadding);
+  return equal_pieces(shape.columns, most);
+}
+
+inline std::size_t tile_columns(const Shape& shape) {
+  return equal_pieces(panel_columns(shape), kTileColumns);
+}
+
+// A packed panel or a tile: lines of floats, `stride` apart.
+struct Lines {
+  float* begin;
+  std::size_t stride;
+
+  float* at(std::size_t line, std::size_t column) const { return begin + line * stride + column; }
+  Lines from(std::size_t line, std::size_t column) const { return {at(line, column), stride}; }
+};
 
 // The parts of a caller's scratch.
 struct Scratch {
   Scratch(const Shape& shape, std::span<float> buffer) {
-    stride = line_stride(panel_columns(shape.columns));
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
     const std::size_t line_bytes = kLineFloats * sizeof(float);
-    float* next = buffer.data() + (round_up(address, line_bytes) - address) / sizeof(float);
-    pending_panel = next;
-    factor_panel = next += shape.rank * stride;
-    tile = next += shape.rank * stride;
+    float* start = buffer.data() + (round_up(address, line_bytes) - address) / sizeof(float);
+    pending_panel = {start, line_stride(panel_columns(shape))};
+    factor_panel = pending_panel.from(shape.rank, 0);
+    tile = {factor_panel.at(shape.rank, 0), line_stride(tile_columns(shape))};
   }
 
   static std::size_t floats(const Shape& shape) {
-    const std::size_t stride = line_stride(panel_columns(shape.columns));
-    return kLineFloats + (2 * shape.rank + kRightTileRows) * stride;
+    return kLineFloats + 2 * shape.rank * line_stride(panel_columns(shape)) +
+           kRightTileRows * line_stride(tile_columns(shape));
   }
 
-  std::size_t stride;
-  float* pending_panel;
-  float* factor_panel;
-  float* tile;
+  Lines pending_panel;
+  Lines factor_panel;
+  Lines tile;
 };
 
 // A part of a matrix.
 struct Rectangle {
   Range rows;
   Range columns;
+};
+
+struct TileBounds {
+  std::size_t row;
+  std::size_t rows;
+  std::size_t column;
+  std::size_t columns;
+
+  std::size_t width() const { return padded_width(columns); }
+};
+
+// Visits the tiles of a part of a panel, along the rows first.
+class TileWalk {
+ public:
+  TileWalk(const Rectangle& part, std::size_t tile_rows, std::size_t tile_columns)
+      : part_(part), tile_rows_(tile_rows), tile_columns_(tile_columns) {}
+
+  TileBounds first() const { return at(part_.rows.begin, part_.columns.begin); }
+
+  // A tile without rows follows the last.
+  TileBounds next(const TileBounds& tile) const {
+    const std::size_t column = tile.column + tile.columns;
+    if (column < part_.columns.end) return at(tile.row, column);
+    return at(tile.row + tile.rows, part_.columns.begin);
+  }
+
+ private:
+  TileBounds at(std::size_t row, std::size_t column) const {
+    return {row, std::min(tile_rows_, part_.rows.end - row), column,
+            std::min(tile_columns_, part_.columns.end - column)};
+  }
+
+  Rectangle part_;
+  std::size_t tile_rows_;
+  std::size_t tile_columns_;
 };
 
 // residual −= left · rightᵀ on a rectangle. A default-constructed pair changes nothing.
