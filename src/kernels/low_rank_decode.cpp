@@ -18,108 +18,106 @@ namespace gradwire::kernels::low_rank {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Computes left · rightᵀ on a part of the matrix, tile by tile, and hands each row of each tile to
-// store(offset in the matrix, values, count).
-template <class Store>
-void for_each_product_row(const Shape& shape, FactorPair factors, const Rectangle& part,
-                          const Scratch& scratch, const Store& store) {
+// target −= values
+HWY_INLINE void subtract(const float* HWY_RESTRICT values, std::size_t count,
+                         float* HWY_RESTRICT target) {
+  const Floats d;
+  std::size_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    hn::StoreU(hn::Sub(hn::LoadU(d, target + j), hn::LoadU(d, values + j)), d, target + j);
+  }
+  for (; j < count; ++j) target[j] -= values[j];
+}
+
+// Visits a part of the matrix tile by tile, with the tile's part of the right factor, times
+// `factor`, packed: visit(tile, panel).
+template <class Visit>
+HWY_INLINE void for_each_tile(const Shape& shape, const float* right, float factor,
+                              const Rectangle& part, const Scratch& scratch, const Visit& visit) {
   const std::size_t width = panel_columns(shape);
   for (std::size_t column = part.columns.begin; column < part.columns.end; column += width) {
     const Range panel{column, std::min(column + width, part.columns.end)};
-    pack_panel(factors.right, shape.rank, panel, scratch.factor_panel);
+    pack_panel(right, shape.rank, factor, panel, scratch.factor_panel);
     const TileWalk walk({part.rows, panel}, kLeftTileRows, tile_columns(shape));
     for (TileBounds tile = walk.first(); tile.rows > 0; tile = walk.next(tile)) {
-      multiply_into_tile(tile, factors.left, shape.rank,
-                         scratch.factor_panel.from(0, tile.column - column), scratch.tile,
-                         Prefetcher());
-      for (std::size_t i = 0; i < tile.rows; ++i) {
-        store((tile.row + i) * shape.columns + tile.column, scratch.tile.at(i, 0), tile.columns);
-      }
+      visit(tile, scratch.factor_panel.from(0, tile.column - column));
     }
   }
 }
 
-HWY_INLINE std::size_t floats_to_alignment(const float* pointer) {
-  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(pointer) / sizeof(float) % kLanes;
-  return (kLanes - misaligned) % kLanes;
-}
-
-// Past the caches: the result is not read again before the next gradient-sized pass, and a plain
-// store would read it first.
-struct StoreScaled {
+// result = left · panel. Where whole strips of aligned memory allow it, straight from registers and
+// past the caches: the result is not read again soon, and a plain store would read it first.
+struct StoreProduct {
+  const Shape& shape;
+  const float* left;
   float* result;
-  float factor;
+  Lines scratch;
+  bool aligned;
 
-  HWY_INLINE void operator()(std::size_t offset, const float* values, std::size_t count) const {
-    const Floats d;
-    const Vector scale = hn::Set(d, factor);
-    float* target = result + offset;
-    const std::size_t head = std::min(count, floats_to_alignment(target));
-    std::size_t j = 0;
-    for (; j < head; ++j) target[j] = values[j] * factor;
-    for (; j + kLanes <= count; j += kLanes) {
-      hn::Stream(hn::Mul(hn::LoadU(d, values + j), scale), d, target + j);
+  HWY_INLINE void operator()(const TileBounds& tile, Lines panel) const {
+    const Lines target{result + tile.row * shape.columns + tile.column, shape.columns};
+    if (aligned && tile.columns == tile.width()) {
+      multiply_into_tile<true>(tile, left, shape.rank, panel, target, Prefetcher());
+      return;
     }
-    for (; j < count; ++j) target[j] = values[j] * factor;
+    multiply_into_tile(tile, left, shape.rank, panel, scratch, Prefetcher());
+    for (std::size_t i = 0; i < tile.rows; ++i) {
+      std::copy_n(scratch.at(i, 0), tile.columns, target.at(i, 0));
+    }
   }
 };
 
-struct Subtract {
+// residual −= left · panel and, unless it is null, result = left · panel.
+struct SubtractProduct {
+  const Shape& shape;
+  const float* left;
   float* residual;
+  float* result;
+  Lines scratch;
 
-  HWY_INLINE void operator()(std::size_t offset, const float* values, std::size_t count) const {
-    const Floats d;
-    float* target = residual + offset;
-    std::size_t j = 0;
-    for (; j + kLanes <= count; j += kLanes) {
-      hn::StoreU(hn::Sub(hn::LoadU(d, target + j), hn::Load(d, values + j)), d, target + j);
+  HWY_INLINE void operator()(const TileBounds& tile, Lines panel) const {
+    multiply_into_tile(tile, left, shape.rank, panel, scratch, Prefetcher());
+    for (std::size_t i = 0; i < tile.rows; ++i) {
+      const std::size_t at = (tile.row + i) * shape.columns + tile.column;
+      const float* product = scratch.at(i, 0);
+      if (result != nullptr) std::copy_n(product, tile.columns, result + at);
+      subtract(product, tile.columns, residual + at);
     }
-    for (; j < count; ++j) target[j] -= values[j];
   }
 };
 
-struct StoreAndSubtract {
-  StoreScaled store;
-  Subtract subtract;
-
-  HWY_INLINE void operator()(std::size_t offset, const float* values, std::size_t count) const {
-    store(offset, values, count);
-    subtract(offset, values, count);
-  }
-};
+// Tiles begin at whole vectors from the start of a row, so this holds for all of them or for none.
+bool tiles_aligned(const Shape& shape, const float* result) {
+  const bool start = reinterpret_cast<std::uintptr_t>(result) % (kLanes * sizeof(float)) == 0;
+  return start && shape.columns % kLanes == 0;
+}
 
 void decode_target(const Shape& shape, FactorPair factors, float factor, float* result, Range rows,
                    const Scratch& scratch) {
-  for_each_product_row(shape, factors, {rows, {0, shape.columns}}, scratch,
-                       StoreScaled{result, factor});
+  const bool aligned = tiles_aligned(shape, result);
+  for_each_tile(shape, factors.right, factor, {rows, {0, shape.columns}}, scratch,
+                StoreProduct{shape, factors.left, result, scratch.tile, aligned});
   hwy::FlushStream();
 }
 
 void decode_and_settle_target(const Shape& shape, FactorPair factors, float* residual,
                               float* result, Range rows, const Scratch& scratch) {
-  for_each_product_row(shape, factors, {rows, {0, shape.columns}}, scratch,
-                       StoreAndSubtract{{result, 1.0F}, {residual}});
-  hwy::FlushStream();
+  for_each_tile(shape, factors.right, 1.0F, {rows, {0, shape.columns}}, scratch,
+                SubtractProduct{shape, factors.left, residual, result, scratch.tile});
 }
 
 void subtract_product_target(const Shape& shape, FactorPair factors, float* residual,
                              const Rectangle& part, const Scratch& scratch) {
-  for_each_product_row(shape, factors, part, scratch, Subtract{residual});
+  for_each_tile(shape, factors.right, 1.0F, part, scratch,
+                SubtractProduct{shape, factors.left, residual, nullptr, scratch.tile});
 }
 
 void subtract_gradient_target(const Shape& shape, const float* gradient, float* residual,
                               const Rectangle& part) {
-  const Floats d;
   const std::size_t count = part.columns.end - part.columns.begin;
   for (std::size_t row = part.rows.begin; row < part.rows.end; ++row) {
-    const std::size_t offset = row * shape.columns + part.columns.begin;
-    const float* source = gradient + offset;
-    float* target = residual + offset;
-    std::size_t j = 0;
-    for (; j + kLanes <= count; j += kLanes) {
-      hn::StoreU(hn::Sub(hn::LoadU(d, target + j), hn::LoadU(d, source + j)), d, target + j);
-    }
-    for (; j < count; ++j) target[j] -= source[j];
+    const std::size_t at = row * shape.columns + part.columns.begin;
+    subtract(gradient + at, count, residual + at);
   }
 }
 

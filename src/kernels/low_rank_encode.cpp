@@ -26,12 +26,13 @@ struct EncodeStep {
   Scratch scratch;
 };
 
-// How far a step came: through all columns before `panel`, and in the panel up to, not including,
-// `tile`.
+// How far a step came: through all columns before `panel`, in the panel through all tiles before
+// `tile`, and in the tile through `rows` rows.
 struct Progress {
   bool complete;
   Range panel;
   TileBounds tile;
+  std::size_t rows;
 };
 
 }  // namespace gradwire::kernels::low_rank
@@ -69,10 +70,11 @@ bool all_finite(const float* values, std::size_t count) {
   return check.passed();
 }
 
-// values = gradient + (residual − values)
-HWY_INLINE void add_settled(const float* HWY_RESTRICT gradient, const float* HWY_RESTRICT residual,
-                            std::size_t count, float* HWY_RESTRICT values, FiniteCheck& check) {
+// values = gradient + (residual − values); true if all are finite.
+HWY_INLINE bool add_settled(const float* HWY_RESTRICT gradient, const float* HWY_RESTRICT residual,
+                            std::size_t count, float* HWY_RESTRICT values) {
   const Floats d;
+  FiniteCheck check;
   std::size_t j = 0;
   for (; j + kLanes <= count; j += kLanes) {
     const Vector settled = hn::Sub(hn::LoadU(d, residual + j), hn::Load(d, values + j));
@@ -84,35 +86,32 @@ HWY_INLINE void add_settled(const float* HWY_RESTRICT gradient, const float* HWY
     values[j] = gradient[j] + (residual[j] - values[j]);
     check.add(hn::Set(d, values[j]));
   }
+  return check.passed();
 }
 
-// Leaves A of this tile in the scratch tile and, if all of it is finite, in the residual buffer.
-// The buffer is not touched before that is known: from an infinite A the residual cannot be
-// recovered.
-bool settle_and_add(const EncodeStep& step, Range panel, const TileBounds& bounds,
-                    const TileBounds& next) {
+// Leaves A of this tile in the scratch tile and in the residual buffer, row by row up to the first
+// that is not all finite; returns the number of rows done. A row of the buffer is not touched
+// before that is known: from an infinite A the residual cannot be recovered.
+std::size_t settle_and_add(const EncodeStep& step, Range panel, const TileBounds& bounds,
+                           const TileBounds& next) {
   const std::size_t columns = step.shape.columns;
   const Lines tile = step.scratch.tile;
   const std::size_t pending_rank = step.pending.left == nullptr ? 0 : step.shape.rank;
   multiply_into_tile(bounds, step.pending.left, pending_rank,
                      step.scratch.pending_panel.from(0, bounds.column - panel.begin), tile,
                      Prefetcher(step.gradient, columns, next));
-  const std::size_t corner = bounds.row * columns + bounds.column;
-  FiniteCheck check;
   for (std::size_t i = 0; i < bounds.rows; ++i) {
-    const std::size_t at = corner + i * columns;
-    add_settled(step.gradient + at, step.residual + at, bounds.columns, tile.at(i, 0), check);
+    const std::size_t at = (bounds.row + i) * columns + bounds.column;
+    float* values = tile.at(i, 0);
+    if (!add_settled(step.gradient + at, step.residual + at, bounds.columns, values)) return i;
+    std::copy_n(values, bounds.columns, step.residual + at);
   }
-  if (!check.passed()) return false;
-  for (std::size_t i = 0; i < bounds.rows; ++i) {
-    std::copy_n(tile.at(i, 0), bounds.columns, step.residual + corner + i * columns);
-  }
-  return true;
+  return bounds.rows;
 }
 
 void pack_pending(const EncodeStep& step, Range panel) {
   if (step.pending.left == nullptr) return;
-  pack_panel(step.pending.right, step.shape.rank, panel, step.scratch.pending_panel);
+  pack_panel(step.pending.right, step.shape.rank, 1.0F, panel, step.scratch.pending_panel);
 }
 
 Progress encode_left_target(const EncodeStep& step, const float* right, float* left, Range rows) {
@@ -121,11 +120,12 @@ Progress encode_left_target(const EncodeStep& step, const float* right, float* l
   for (std::size_t column = 0; column < shape.columns; column += width) {
     const Range panel{column, std::min(column + width, shape.columns)};
     pack_pending(step, panel);
-    pack_panel(right, shape.rank, panel, scratch.factor_panel);
+    pack_panel(right, shape.rank, 1.0F, panel, scratch.factor_panel);
     const TileWalk walk({rows, panel}, kLeftTileRows, tile_columns(shape));
     for (TileBounds tile = walk.first(); tile.rows > 0;) {
       const TileBounds next = walk.next(tile);
-      if (!settle_and_add(step, panel, tile, next)) return {false, panel, tile};
+      const std::size_t done = settle_and_add(step, panel, tile, next);
+      if (done < tile.rows) return {false, panel, tile, done};
       multiply_from_left(tile, scratch.tile, scratch.factor_panel.from(0, tile.column - column),
                          tile.column > 0, left, shape.rank,
                          Prefetcher(residual, shape.columns, next));
@@ -134,7 +134,7 @@ Progress encode_left_target(const EncodeStep& step, const float* right, float* l
   }
   const bool finite =
       all_finite(left + rows.begin * shape.rank, (rows.end - rows.begin) * shape.rank);
-  return {finite, {shape.columns, shape.columns}, {rows.end, 0, shape.columns, 0}};
+  return {finite, {shape.columns, shape.columns}, {rows.end, 0, shape.columns, 0}, 0};
 }
 
 Progress encode_right_target(const EncodeStep& step, const float* left, float* right,
@@ -149,17 +149,18 @@ Progress encode_right_target(const EncodeStep& step, const float* left, float* r
     const TileWalk walk({{0, shape.rows}, panel}, kRightTileRows, tile_columns(shape));
     for (TileBounds tile = walk.first(); tile.rows > 0;) {
       const TileBounds next = walk.next(tile);
-      if (!settle_and_add(step, panel, tile, next)) return {false, panel, tile};
+      const std::size_t done = settle_and_add(step, panel, tile, next);
+      if (done < tile.rows) return {false, panel, tile, done};
       multiply_from_right(tile, scratch.tile, left, shape.rank, sums.from(0, tile.column - column),
                           Prefetcher(residual, shape.columns, next));
       tile = next;
     }
     if (!all_finite(sums.begin, shape.rank * sums.stride)) {
-      return {false, panel, {shape.rows, 0, panel.begin, 0}};
+      return {false, panel, {shape.rows, 0, panel.begin, 0}, 0};
     }
     unpack_panel(sums, shape.rank, panel, right);
   }
-  return {true, {columns.end, columns.end}, {shape.rows, 0, columns.end, 0}};
+  return {true, {columns.end, columns.end}, {shape.rows, 0, columns.end, 0}, 0};
 }
 
 void multiply_transposed_target(const Shape& shape, const float* matrix, const float* left,
@@ -198,16 +199,20 @@ HWY_EXPORT(multiply_transposed_target);
 void roll_back(const EncodeStep& step, const Rectangle& part, const Progress& progress,
                std::span<float> scratch) {
   const auto& [rows, columns] = part;
-  const auto& [complete, panel, tile] = progress;
+  const auto& [complete, panel, tile, done_rows] = progress;
   const Range tile_rows{tile.row, tile.row + tile.rows};
+  const Range tile_columns{tile.column, tile.column + tile.columns};
+  const std::size_t stop = tile.row + done_rows;
   for (const Rectangle& done :
        {Rectangle{rows, {columns.begin, panel.begin}}, Rectangle{{rows.begin, tile.row}, panel},
-        Rectangle{tile_rows, {panel.begin, tile.column}}}) {
+        Rectangle{tile_rows, {panel.begin, tile.column}},
+        Rectangle{{tile.row, stop}, tile_columns}}) {
     subtract_gradient(step.shape, step.gradient, step.residual, done);
   }
   for (const Rectangle& untouched :
-       {Rectangle{tile_rows, {tile.column, panel.end}}, Rectangle{{tile_rows.end, rows.end}, panel},
-        Rectangle{rows, {panel.end, columns.end}}}) {
+       {Rectangle{{stop, tile_rows.end}, tile_columns},
+        Rectangle{tile_rows, {tile_columns.end, panel.end}},
+        Rectangle{{tile_rows.end, rows.end}, panel}, Rectangle{rows, {panel.end, columns.end}}}) {
     subtract_product(step.shape, step.pending, step.residual, untouched, scratch);
   }
 }

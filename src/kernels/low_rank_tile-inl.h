@@ -57,12 +57,13 @@ class Prefetcher {
   std::size_t column_ = 0;
 };
 
-// Packs the panel's rows of a right factor into lines, padded with zeros.
-HWY_INLINE void pack_panel(const float* right, std::size_t rank, Range columns, Lines panel) {
+// Packs the panel's rows of a right factor, times `factor`, into lines, padded with zeros.
+HWY_INLINE void pack_panel(const float* right, std::size_t rank, float factor, Range columns,
+                           Lines panel) {
   const std::size_t count = columns.end - columns.begin;
   for (std::size_t j = 0; j < count; ++j) {
     const float* source = right + (columns.begin + j) * rank;
-    for (std::size_t c = 0; c < rank; ++c) *panel.at(c, j) = source[c];
+    for (std::size_t c = 0; c < rank; ++c) *panel.at(c, j) = source[c] * factor;
   }
   for (std::size_t c = 0; c < rank; ++c) {
     std::fill(panel.at(c, count), panel.at(c, padded_width(count)), 0.0F);
@@ -86,7 +87,9 @@ HWY_INLINE void copy_into_tile(const TileBounds& bounds, const float* matrix, st
   }
 }
 
-// tile = left · panel, for the rows of the tile.
+// tile = left · panel, for the rows of the tile. With kStream, `tile` is memory to be written past
+// the caches rather than scratch.
+template <bool kStream = false>
 HWY_INLINE void multiply_into_tile(const TileBounds& bounds, const float* left, std::size_t rank,
                                    Lines panel, Lines tile, Prefetcher next) {
   const std::size_t strips = bounds.width() / kStripColumns;
@@ -95,8 +98,9 @@ HWY_INLINE void multiply_into_tile(const TileBounds& bounds, const float* left, 
   for (std::size_t j = 0; j < bounds.width(); j += kStripColumns) {
     for (std::size_t i = 0; i < bounds.rows; i += kStripRows) {
       next.fetch(lines);
-      outer_product_rows(std::min(kStripRows, bounds.rows - i), left + (bounds.row + i) * rank,
-                         rank, panel.from(0, j), tile.from(i, j));
+      outer_product_rows<kStream>(std::min(kStripRows, bounds.rows - i),
+                                  left + (bounds.row + i) * rank, rank, panel.from(0, j),
+                                  tile.from(i, j));
     }
   }
 }
