@@ -30,17 +30,8 @@ inline constexpr std::size_t kDotRanks = 4;
 inline constexpr std::size_t kColumnVectors = 3;
 static_assert(kWidthPadding % kStripColumns == 0);
 
-template <bool kStream>
-HWY_INLINE void store(Vector values, float* target) {
-  if constexpr (kStream) {
-    hn::Stream(values, Floats(), target);
-  } else {
-    hn::Store(values, Floats(), target);
-  }
-}
-
-// kRows x 2 vectors of tile = left · panel. With kStream the stores bypass the caches.
-template <std::size_t kRows, bool kStream>
+// kRows x 2 vectors of tile = left · panel.
+template <std::size_t kRows>
 HWY_INLINE void outer_product(const float* HWY_RESTRICT left, std::size_t rank, Lines panel,
                               Lines tile) {
   const Floats d;
@@ -59,18 +50,18 @@ HWY_INLINE void outer_product(const float* HWY_RESTRICT left, std::size_t rank, 
   }
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < kRows; ++i) {
-    store<kStream>(sum[i][0], tile.at(i, 0));
-    store<kStream>(sum[i][1], tile.at(i, kLanes));
+    hn::StoreU(sum[i][0], d, tile.at(i, 0));
+    hn::StoreU(sum[i][1], d, tile.at(i, kLanes));
   }
 }
 
-template <bool kStream, std::size_t kRows = kStripRows>
+template <std::size_t kRows = kStripRows>
 HWY_INLINE void outer_product_rows(std::size_t rows, const float* left, std::size_t rank,
                                    Lines panel, Lines tile) {
   if (rows == kRows) {
-    outer_product<kRows, kStream>(left, rank, panel, tile);
+    outer_product<kRows>(left, rank, panel, tile);
   } else if constexpr (kRows > 1) {
-    outer_product_rows<kStream, kRows - 1>(rows, left, rank, panel, tile);
+    outer_product_rows<kRows - 1>(rows, left, rank, panel, tile);
   }
 }
 

@@ -87,9 +87,7 @@ HWY_INLINE void copy_into_tile(const TileBounds& bounds, const float* matrix, st
   }
 }
 
-// tile = left · panel, for the rows of the tile. With kStream, `tile` is memory to be written past
-// the caches rather than scratch.
-template <bool kStream = false>
+// tile = left · panel, for the rows of the tile; here `tile` may be any memory, aligned or not.
 HWY_INLINE void multiply_into_tile(const TileBounds& bounds, const float* left, std::size_t rank,
                                    Lines panel, Lines tile, Prefetcher next) {
   const std::size_t strips = bounds.width() / kStripColumns;
@@ -98,9 +96,8 @@ HWY_INLINE void multiply_into_tile(const TileBounds& bounds, const float* left, 
   for (std::size_t j = 0; j < bounds.width(); j += kStripColumns) {
     for (std::size_t i = 0; i < bounds.rows; i += kStripRows) {
       next.fetch(lines);
-      outer_product_rows<kStream>(std::min(kStripRows, bounds.rows - i),
-                                  left + (bounds.row + i) * rank, rank, panel.from(0, j),
-                                  tile.from(i, j));
+      outer_product_rows(std::min(kStripRows, bounds.rows - i), left + (bounds.row + i) * rank,
+                         rank, panel.from(0, j), tile.from(i, j));
     }
   }
 }
