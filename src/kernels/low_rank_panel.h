@@ -21,14 +21,17 @@ namespace gradwire::kernels::low_rank {
 inline constexpr std::size_t kLineFloats = 16;
 // Tile widths are padded to whole pairs of vectors of the widest target (AVX-512).
 inline constexpr std::size_t kWidthPadding = 32;
-// Two packed panels, 196 KB, leave room in a second-level cache of 512 KB for what streams by.
-inline constexpr std::size_t kPanelFloats = 24576;
-// 384 columns x 12 rows of tile and the four packed lines in use share the first-level cache.
-inline constexpr std::size_t kTileColumns = 384;
-// Short tiles stay in the first-level cache while `rank / 4` sweeps of dot products read them.
+// Packed panels of 384 KB at most: wide panels read the gradient in long runs, and a tile uses each
+// packed line often enough to afford the way from the third-level cache.
+inline constexpr std::size_t kPanelFloats = 98304;
+// A row of a tile is one run of 3 KB of the gradient; shorter runs cost more than a tile that
+// outgrows the first-level cache.
+inline constexpr std::size_t kTileColumns = 768;
+// Two of the row groups that the micro-kernels hold in registers.
 inline constexpr std::size_t kLeftTileRows = 12;
-// Tall tiles, because accumulators of the right product are loaded and stored once per tile.
-inline constexpr std::size_t kRightTileRows = 48;
+// More, because accumulators of the right product are loaded and stored once per tile; not many
+// more, because every row is on a page of its own.
+inline constexpr std::size_t kRightTileRows = 24;
 
 inline constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
