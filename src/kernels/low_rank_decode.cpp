@@ -37,7 +37,7 @@ HWY_INLINE void for_each_tile(const Shape& shape, const float* right, float fact
   for (std::size_t column = part.columns.begin; column < part.columns.end; column += width) {
     const Range panel{column, std::min(column + width, part.columns.end)};
     pack_panel(right, shape.rank, factor, panel, scratch.factor_panel);
-    const TileWalk walk({part.rows, panel}, kLeftTileRows, tile_columns(shape));
+    const TileWalk walk({part.rows, panel}, kTileRows, tile_columns(shape));
     for (TileBounds tile = walk.first(); tile.rows > 0; tile = walk.next(tile)) {
       visit(tile, scratch.factor_panel.from(0, tile.column - column));
     }

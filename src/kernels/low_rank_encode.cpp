@@ -121,7 +121,7 @@ Progress encode_left_target(const EncodeStep& step, const float* right, float* l
     const Range panel{column, std::min(column + width, shape.columns)};
     pack_pending(step, panel);
     pack_panel(right, shape.rank, 1.0F, panel, scratch.factor_panel);
-    const TileWalk walk({rows, panel}, kLeftTileRows, tile_columns(shape));
+    const TileWalk walk({rows, panel}, kTileRows, tile_columns(shape));
     for (TileBounds tile = walk.first(); tile.rows > 0;) {
       const TileBounds next = walk.next(tile);
       const std::size_t done = settle_and_add(step, panel, tile, next);
@@ -146,7 +146,7 @@ Progress encode_right_target(const EncodeStep& step, const float* left, float* r
     pack_pending(step, panel);
     const Lines sums = scratch.factor_panel;
     std::fill_n(sums.begin, shape.rank * sums.stride, 0.0F);
-    const TileWalk walk({{0, shape.rows}, panel}, kRightTileRows, tile_columns(shape));
+    const TileWalk walk({{0, shape.rows}, panel}, kTileRows, tile_columns(shape));
     for (TileBounds tile = walk.first(); tile.rows > 0;) {
       const TileBounds next = walk.next(tile);
       const std::size_t done = settle_and_add(step, panel, tile, next);
@@ -170,7 +170,7 @@ void multiply_transposed_target(const Shape& shape, const float* matrix, const f
     const Range panel{column, std::min(column + width, columns.end)};
     const Lines sums = scratch.factor_panel;
     std::fill_n(sums.begin, shape.rank * sums.stride, 0.0F);
-    const TileWalk walk({{0, shape.rows}, panel}, kRightTileRows, tile_columns(shape));
+    const TileWalk walk({{0, shape.rows}, panel}, kTileRows, tile_columns(shape));
     for (TileBounds tile = walk.first(); tile.rows > 0;) {
       const TileBounds next = walk.next(tile);
       copy_into_tile(tile, matrix, shape.columns, scratch.tile);

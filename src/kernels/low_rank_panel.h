@@ -13,8 +13,7 @@
 // column of the factor, so that every inner loop runs along the contiguous direction of the
 // gradient and vectors need no knowledge of the rank. A *tile* is a few rows and a run of columns
 // of a panel; it is computed, stored and multiplied while it is in cache. Tiles are visited along
-// the rows first: a page of the gradient is then read once per panel, and packed panels stay in the
-// second-level cache meanwhile.
+// the rows first, so that a page of the gradient is read once per panel.
 namespace gradwire::kernels::low_rank {
 
 // One cache line. Pointers into scratch are aligned to it.
@@ -27,11 +26,9 @@ inline constexpr std::size_t kPanelFloats = 98304;
 // A row of a tile is one run of 3 KB of the gradient; shorter runs cost more than a tile that
 // outgrows the first-level cache.
 inline constexpr std::size_t kTileColumns = 768;
-// Two of the row groups that the micro-kernels hold in registers.
-inline constexpr std::size_t kLeftTileRows = 12;
-// More, because accumulators of the right product are loaded and stored once per tile; not many
-// more, because every row is on a page of its own.
-inline constexpr std::size_t kRightTileRows = 24;
+// Enough rows to use packed lines and accumulators often; not many more, because every row of a
+// wide matrix is on a page of its own.
+inline constexpr std::size_t kTileRows = 24;
 
 inline constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -86,7 +83,7 @@ struct Scratch {
 
   static std::size_t floats(const Shape& shape) {
     return kLineFloats + 2 * shape.rank * line_stride(panel_columns(shape)) +
-           kRightTileRows * line_stride(tile_columns(shape));
+           kTileRows * line_stride(tile_columns(shape));
   }
 
   Lines pending_panel;
