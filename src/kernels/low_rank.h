@@ -58,7 +58,7 @@ std::size_t scratch_floats(const Shape& shape);
 void multiply_transposed(const Shape& shape, const float* matrix, const float* left, float* right,
                          Range columns, std::span<float> scratch);
 
-// result = (left · rightᵀ) · factor, for a range of rows.
+// result = left · (right · factor)ᵀ, for a range of rows.
 void decode(const Shape& shape, FactorPair factors, float factor, float* result, Range rows,
             std::span<float> scratch);
 
