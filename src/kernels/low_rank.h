@@ -44,7 +44,7 @@ std::size_t scratch_floats(const Shape& shape);
 // With E settled from `residual` and `pending`: residual = A = M + E and left = A · right, for a
 // range of rows. False if A or the product is not finite; these rows of `residual` then hold E,
 // settled, as if they had never been encoded (up to rounding), and these rows of `left` are
-// unspecified.
+// unspecified. `left` may not alias `pending.left`.
 [[nodiscard]] bool encode_left(const Shape& shape, const float* gradient, float* residual,
                                FactorPair pending, const float* right, float* left, Range rows,
                                std::span<float> scratch);
