@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+// Arithmetic of the low-rank methods on fp32 matrices.
+//
+// Vocabulary. The gradient M and the residual are rows x columns, row-major and without gaps. A
+// factor pair stands for the matrix left · rightᵀ; left is rows x rank, right is columns x rank,
+// both row-major.
+//
+// The residual buffer is lazy. An encode step replaces it by A = M + E, and what is to be sent,
+// left · rightᵀ, stays *pending*: the true residual is E = buffer − left · rightᵀ, and the next
+// encode settles it while it reads the buffer anyway. One pass over memory serves both kinds of
+// step, and the factor may still be rounded for sending after the product: whatever pair the caller
+// keeps is what gets subtracted. Settling first and encoding with nothing pending gives the same
+// bits.
+//
+// Every function works on a range of rows or of columns, and no result depends on how a matrix is
+// split into ranges. Ranges of some hundred rows keep the cost of packing the factors low. No
+// function allocates: `scratch` needs scratch_floats(shape) elements, one buffer per concurrent
+// call.
+namespace gradwire::kernels::low_rank {
+
+struct Shape {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t rank = 0;
+};
+
+struct Range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// A default-constructed pair is the zero matrix: nothing pending.
+struct FactorPair {
+  const float* left = nullptr;
+  const float* right = nullptr;
+};
+
+std::size_t scratch_floats(const Shape& shape);
+
+// With E settled from `residual` and `pending`: residual = A = M + E and left = A · right, for a
+// range of rows. False if A or the product is not finite; these rows of `residual` then hold E,
+// settled, as if they had never been encoded (up to rounding), and these rows of `left` are
+// unspecified. `left` may not alias `pending.left`.
+[[nodiscard]] bool encode_left(const Shape& shape, const float* gradient, float* residual,
+                               FactorPair pending, const float* right, float* left, Range rows,
+                               std::span<float> scratch);
+
+// The same with right = Aᵀ · left, for a range of columns. `right` may not alias `pending.right`.
+[[nodiscard]] bool encode_right(const Shape& shape, const float* gradient, float* residual,
+                                FactorPair pending, const float* left, float* right, Range columns,
+                                std::span<float> scratch);
+
+// right = matrixᵀ · left, for a range of columns.
+void multiply_transposed(const Shape& shape, const float* matrix, const float* left, float* right,
+                         Range columns, std::span<float> scratch);
+
+// result = left · (right · factor)ᵀ, for a range of rows.
+void decode(const Shape& shape, FactorPair factors, float factor, float* result, Range rows,
+            std::span<float> scratch);
+
+// result = left · rightᵀ and residual −= left · rightᵀ, for a range of rows: decode and settle for
+// the price of one product.
+void decode_and_settle(const Shape& shape, FactorPair factors, float* residual, float* result,
+                       Range rows, std::span<float> scratch);
+
+// residual −= left · rightᵀ, for a range of rows; afterwards nothing is pending there.
+void settle(const Shape& shape, FactorPair pending, float* residual, Range rows,
+            std::span<float> scratch);
+
+// Takes an encode step back on a range of rows: residual −= gradient, which leaves E, settled.
+void undo(const Shape& shape, const float* gradient, float* residual, Range rows);
+
+}  // namespace gradwire::kernels::low_rank

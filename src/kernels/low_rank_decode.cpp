@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "kernels/low_rank.h"
+#include "kernels/low_rank_panel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/low_rank_decode.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/low_rank_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace gradwire::kernels::low_rank {
+namespace HWY_NAMESPACE {
+namespace {
+
+// target −= values
+HWY_INLINE void subtract(const float* HWY_RESTRICT values, std::size_t count,
+                         float* HWY_RESTRICT target) {
+  const Floats d;
+  std::size_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    hn::StoreU(hn::Sub(hn::LoadU(d, target + j), hn::LoadU(d, values + j)), d, target + j);
+  }
+  for (; j < count; ++j) target[j] -= values[j];
+}
+
+// Visits a part of the matrix tile by tile, with the tile's part of the right factor, times
+// `factor`, packed: visit(tile, panel).
+template <class Visit>
+HWY_INLINE void for_each_tile(const Shape& shape, const float* right, float factor,
+                              const Rectangle& part, const Scratch& scratch, const Visit& visit) {
+  const std::size_t width = panel_columns(shape);
+  for (std::size_t column = part.columns.begin; column < part.columns.end; column += width) {
+    const Range panel{column, std::min(column + width, part.columns.end)};
+    pack_panel(right, shape.rank, factor, panel, scratch.factor_panel);
+    const TileWalk walk({part.rows, panel}, kTileRows, tile_columns(shape));
+    for (TileBounds tile = walk.first(); tile.rows > 0; tile = walk.next(tile)) {
+      visit(tile, scratch.factor_panel.from(0, tile.column - column));
+    }
+  }
+}
+
+// result = left · panel, straight from registers where the tile has whole strips only: stores that
+// wait for memory then overlap with the arithmetic. (Stores past the caches were measured to be
+// slower.)
+struct StoreProduct {
+  const Shape& shape;
+  const float* left;
+  float* result;
+  Lines scratch;
+
+  HWY_INLINE void operator()(const TileBounds& tile, Lines panel) const {
+    const Lines target{result + tile.row * shape.columns + tile.column, shape.columns};
+    const bool whole = tile.columns == tile.width();
+    multiply_into_tile(tile, left, shape.rank, panel, whole ? target : scratch, Prefetcher());
+    if (whole) return;
+    for (std::size_t i = 0; i < tile.rows; ++i) {
+      std::copy_n(scratch.at(i, 0), tile.columns, target.at(i, 0));
+    }
+  }
+};
+
+// residual −= left · panel and, unless it is null, result = left · panel.
+struct SubtractProduct {
+  const Shape& shape;
+  const float* left;
+  float* residual;
+  float* result;
+  Lines scratch;
+
+  HWY_INLINE void operator()(const TileBounds& tile, Lines panel) const {
+    multiply_into_tile(tile, left, shape.rank, panel, scratch, Prefetcher());
+    for (std::size_t i = 0; i < tile.rows; ++i) {
+      const std::size_t at = (tile.row + i) * shape.columns + tile.column;
+      const float* product = scratch.at(i, 0);
+      if (result != nullptr) std::copy_n(product, tile.columns, result + at);
+      subtract(product, tile.columns, residual + at);
+    }
+  }
+};
+
+void decode_target(const Shape& shape, FactorPair factors, float factor, float* result, Range rows,
+                   const Scratch& scratch) {
+  for_each_tile(shape, factors.right, factor, {rows, {0, shape.columns}}, scratch,
+                StoreProduct{shape, factors.left, result, scratch.tile});
+}
+
+void decode_and_settle_target(const Shape& shape, FactorPair factors, float* residual,
+                              float* result, Range rows, const Scratch& scratch) {
+  for_each_tile(shape, factors.right, 1.0F, {rows, {0, shape.columns}}, scratch,
+                SubtractProduct{shape, factors.left, residual, result, scratch.tile});
+}
+
+void subtract_product_target(const Shape& shape, FactorPair factors, float* residual,
+                             const Rectangle& part, const Scratch& scratch) {
+  for_each_tile(shape, factors.right, 1.0F, part, scratch,
+                SubtractProduct{shape, factors.left, residual, nullptr, scratch.tile});
+}
+
+void subtract_gradient_target(const Shape& shape, const float* gradient, float* residual,
+                              const Rectangle& part) {
+  const std::size_t count = part.columns.end - part.columns.begin;
+  for (std::size_t row = part.rows.begin; row < part.rows.end; ++row) {
+    const std::size_t at = row * shape.columns + part.columns.begin;
+    subtract(gradient + at, count, residual + at);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace gradwire::kernels::low_rank
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace gradwire::kernels::low_rank {
+namespace {
+
+HWY_EXPORT(decode_target);
+HWY_EXPORT(decode_and_settle_target);
+HWY_EXPORT(subtract_product_target);
+HWY_EXPORT(subtract_gradient_target);
+
+}  // namespace
+
+void decode(const Shape& shape, FactorPair factors, float factor, float* result, Range rows,
+            std::span<float> scratch) {
+  HWY_DYNAMIC_DISPATCH(decode_target)
+  (shape, factors, factor, result, rows, Scratch(shape, scratch));
+}
+
+void decode_and_settle(const Shape& shape, FactorPair factors, float* residual, float* result,
+                       Range rows, std::span<float> scratch) {
+  HWY_DYNAMIC_DISPATCH(decode_and_settle_target)
+  (shape, factors, residual, result, rows, Scratch(shape, scratch));
+}
+
+void subtract_product(const Shape& shape, FactorPair factors, float* residual,
+                      const Rectangle& part, std::span<float> scratch) {
+  if (factors.left == nullptr) return;
+  HWY_DYNAMIC_DISPATCH(subtract_product_target)
+  (shape, factors, residual, part, Scratch(shape, scratch));
+}
+
+void subtract_gradient(const Shape& shape, const float* gradient, float* residual,
+                       const Rectangle& part) {
+  HWY_DYNAMIC_DISPATCH(subtract_gradient_target)(shape, gradient, residual, part);
+}
+
+void settle(const Shape& shape, FactorPair pending, float* residual, Range rows,
+            std::span<float> scratch) {
+  subtract_product(shape, pending, residual, {rows, {0, shape.columns}}, scratch);
+}
+
+void undo(const Shape& shape, const float* gradient, float* residual, Range rows) {
+  subtract_gradient(shape, gradient, residual, {rows, {0, shape.columns}});
+}
+
+}  // namespace gradwire::kernels::low_rank
+#endif

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace gradwire::kernels {
+
+// The scratch orthonormalise() needs, in doubles.
+std::size_t orthonormalise_scratch(std::size_t rank);
+
+// Replaces the columns of a row-major rows x rank matrix, rank <= rows, by an orthonormal basis
+// whose span contains theirs. Works for any finite factor: columns of any magnitude, dependent or
+// zero columns (the basis is completed, always in the same way). A column with an infinity or NaN
+// counts as zero. Single-threaded: every worker finds the same bits, whatever its number of
+// threads.
+void orthonormalise(float* factor, std::size_t rows, std::size_t rank, std::span<double> scratch);
+
+}  // namespace gradwire::kernels

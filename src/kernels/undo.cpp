@@ -1,0 +1,11 @@
+#include "kernels/undo.h"
+
+#include <cstddef>
+
+namespace gradwire::kernels {
+
+void take_back(std::span<const float> gradient, std::span<float> residual) {
+  for (std::size_t i = 0; i < gradient.size(); ++i) residual[i] -= gradient[i];
+}
+
+}  // namespace gradwire::kernels
