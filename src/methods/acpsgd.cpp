@@ -154,7 +154,7 @@ class Acpsgd final : public Method {
     return make_low_rank_state(parameter, options);
   }
   bool carries_uncompressed() const override { return true; }
-  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) const override {
+  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
     return std::make_unique<AcpsgdExchange>(std::move(slots), step);
   }
 };

@@ -90,7 +90,7 @@ class Allreduce final : public Method {
                                              const OptionMap& /*options*/) const override {
     return nullptr;
   }
-  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) const override {
+  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
     if (slots.front().memory.is_sparse()) {
       return std::make_unique<SparseAllreduceExchange>(slots.front().memory, step.workers);
     }

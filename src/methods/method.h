@@ -109,7 +109,7 @@ class Method {
                                                      const OptionMap& options) const = 0;
   // True if its exchanges also take slots without state, at no further collective.
   virtual bool carries_uncompressed() const { return false; }
-  virtual std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) const = 0;
+  virtual std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) = 0;
 };
 
 }  // namespace gradwire

@@ -1,0 +1,111 @@
+#pragma once
+
+// Runs a method for all workers of a world in one thread, with the collectives done by hand: no process
+// group, no buckets, no Reducer. For what a method computes; tests/ddp has the real thing.
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "methods/registry.h"
+
+namespace gradwire {
+
+class SimulatedWorld {
+ public:
+  // Parameters are given by shape; they are called weight0, weight1, ...
+  SimulatedWorld(const std::string& method, const OptionMap& options, int workers,
+                 const std::vector<std::vector<int64_t>>& shapes)
+      : workers_(workers) {
+    const MethodEntry& entry = find_method(method);
+    const OptionMap complete = complete_options(method, entry.options, options);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      parameters_.push_back({"weight" + std::to_string(i), at::zeros(shapes[i])});
+    }
+    for (int worker = 0; worker < workers; ++worker) {
+      methods_.push_back(entry.create(complete));
+      auto& states = states_.emplace_back();
+      for (const Parameter& parameter : parameters_) {
+        states.push_back(methods_.back()->make_state(parameter, complete));
+      }
+    }
+  }
+
+  // gradients[worker][parameter] -> results[worker][parameter]
+  std::vector<std::vector<at::Tensor>> step(const std::vector<std::vector<at::Tensor>>& gradients) {
+    ++steps_;
+    std::vector<std::vector<at::Tensor>> memory(workers_);
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    for (int worker = 0; worker < workers_; ++worker) {
+      std::vector<Slot> slots;
+      for (size_t i = 0; i < parameters_.size(); ++i) {
+        memory[worker].push_back(gradients[worker][i].clone());
+        slots.push_back({&parameters_[i], states_[worker][i].get(), memory[worker].back()});
+      }
+      exchanges.push_back(methods_[worker]->begin(
+          slots, {.number = steps_, .worker = worker, .workers = workers_}));
+    }
+    std::vector<Round> rounds;
+    for (auto& exchange : exchanges) rounds.push_back(exchange->start());
+    sent_.clear();
+    payload_bytes_.clear();
+    for (auto& exchange : exchanges) payload_bytes_.push_back(exchange->payload_bytes());
+    while (!rounds.empty()) {
+      for (const Round& round : rounds) sent_.push_back(round.send.clone());
+      communicate(rounds);
+      std::vector<Round> next;
+      for (auto& exchange : exchanges) {
+        if (auto round = exchange->next()) next.push_back(*round);
+      }
+      TORCH_CHECK(next.empty() || next.size() == rounds.size(), "the workers do not go on alike");
+      rounds = std::move(next);
+    }
+    for (auto& exchange : exchanges) exchange->finish();
+    return memory;
+  }
+
+  // The residual of a worker's parameter, zeros where there is none.
+  at::Tensor residual(int worker, size_t parameter) const {
+    const auto& state = states_[worker][parameter];
+    const at::Tensor& tensor = parameters_[parameter].tensor;
+    if (state == nullptr || !state->residual().defined()) return at::zeros_like(tensor);
+    return state->residual().reshape(tensor.sizes()).clone();
+  }
+
+  // What the last step sent, in the order of rounds and workers.
+  const std::vector<at::Tensor>& sent() const { return sent_; }
+  // Of the last step, [worker][parameter].
+  const std::vector<std::vector<int64_t>>& payload_bytes() const { return payload_bytes_; }
+
+ private:
+  void communicate(std::vector<Round>& rounds) const {
+    if (rounds.front().collective == Collective::all_reduce_sum) {
+      at::Tensor sum = rounds.front().send.clone();
+      for (int worker = 1; worker < workers_; ++worker) sum += rounds[worker].send;
+      for (Round& round : rounds) round.receive.copy_(sum);
+      return;
+    }
+    const bool gather = rounds.front().collective == Collective::all_gather;
+    for (int to = 0; to < workers_; ++to) {
+      std::vector<at::Tensor> parts;
+      for (int from = 0; from < workers_; ++from) {
+        const at::Tensor flat = rounds[from].send.view(-1);
+        parts.push_back(gather ? flat : flat.chunk(workers_)[to]);
+      }
+      rounds[to].receive.view(-1).copy_(at::cat(parts));
+    }
+  }
+
+  int workers_;
+  int64_t steps_ = 0;
+  std::vector<Parameter> parameters_;
+  std::vector<std::unique_ptr<Method>> methods_;
+  std::vector<std::vector<std::unique_ptr<ParameterState>>> states_;
+  std::vector<at::Tensor> sent_;
+  std::vector<std::vector<int64_t>> payload_bytes_;
+};
+
+}  // namespace gradwire
