@@ -75,10 +75,16 @@ py::dict methods_to_python() {
 std::shared_ptr<Attachment> attach(
     const std::shared_ptr<c10d::Reducer>& reducer,
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const Request& request) {
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const Request& request,
+    const py::function& make_group) {
   std::vector<NamedParameter> named;
   for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
-  return Attachment::attach(reducer, group, named, request);
+  // The interpreter is needed for moments only: the other workers are waited for without it.
+  const py::gil_scoped_release release;
+  return Attachment::attach(reducer, group, named, request, [&] {
+    const py::gil_scoped_acquire acquire;
+    return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
+  });
 }
 
 }  // namespace
@@ -111,7 +117,7 @@ PYBIND11_MODULE(_core, module) {
            [](Attachment& self, const py::dict& state) { self.load_state(to_state(state)); })
       .def("stats", [](const Attachment& self) { return to_python(self.stats()); });
 
-  module.def("attach", &attach, NoLock());
+  module.def("attach", &attach);
   module.def("announce_failure", &Attachment::announce_failure, NoLock());
 }
 

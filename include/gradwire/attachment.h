@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,6 +24,8 @@ struct NamedParameter {
 // This worker's state: plain tensors, numbers and strings under keys that carry the worker.
 using State = std::map<std::string, c10::IValue>;
 
+using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
+
 class Pipeline;
 
 // The expert part: compression attached to a Reducer, DDP's or one's own. Both the Python attach()
@@ -34,10 +37,12 @@ class GRADWIRE_EXPORT Attachment {
   // backward.
   //   std::invalid_argument   the request is wrong here; the other workers get a PeerError
   //   PeerError               workers disagree, or one failed or never came
+  // `make_group` makes a further process group of the same workers, for methods that need more than
+  // one collective per bucket; called as often as needed, in the same order on every worker.
   static std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,
                                             const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const std::vector<NamedParameter>& parameters,
-                                            const Request& request);
+                                            const Request& request, const MakeGroup& make_group);
 
   // Tells the other workers, which wait in attach(), that this one will not come.
   static void announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,

@@ -26,4 +26,8 @@ GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(
     const c10::intrusive_ptr<c10d::Store>& store, int worker, int workers,
     const ProcessGroupOptions& options = {});
 
+// Another group of the same workers with a backend of its own. Collective.
+GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(
+    c10d::ProcessGroup& group);
+
 }  // namespace gradwire

@@ -64,7 +64,9 @@ def attach(
         if group is not None:
             _core.announce_failure(group, str(error))
         raise
-    attachment = _core.attach(ddp.reducer, group, _parameters_of(ddp), request)
+    attachment = _core.attach(
+        ddp.reducer, group, _parameters_of(ddp), request, lambda: _further_group(group)
+    )
     ddp._gradwire = attachment
     return attachment
 
@@ -76,6 +78,15 @@ def _group_of(ddp: Any, process_group: dist.ProcessGroup | None) -> dist.Process
     if isinstance(own, dist.ProcessGroup):
         return own
     return dist.group.WORLD if dist.is_initialized() else None
+
+
+def _further_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
+    """Another group of the same workers, made by them alone: others may be busy elsewhere."""
+    return dist.new_group(
+        dist.get_process_group_ranks(group),
+        backend=dist.get_backend(group),
+        use_local_synchronization=True,
+    )
 
 
 def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor]]:

@@ -14,7 +14,8 @@ Attachment::Attachment(std::shared_ptr<Pipeline> pipeline) : pipeline_(std::move
 std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reducer>& reducer,
                                                const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                const std::vector<NamedParameter>& parameters,
-                                               const Request& request) {
+                                               const Request& request,
+                                               const MakeGroup& make_group) {
   std::vector<Parameter> ours;
   for (const NamedParameter& parameter : parameters)
     ours.push_back({parameter.name, parameter.tensor});
@@ -28,8 +29,10 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
     throw;
   }
   handshake.agree(describe(request, ours), request.handshake_timeout);
+  handshake.agree_on_simd_target();
 
   auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan));
+  pipeline->make_later_rounds(make_group);
   if (pipeline->is_plain()) {
     reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline));
   } else {

@@ -1,8 +1,11 @@
 #include "ddp/collectives.h"
 
 namespace gradwire {
+namespace {
 
-c10::intrusive_ptr<c10d::Work> launch(c10d::ProcessGroup& group, Round& round) {
+std::function<void()> before_launch;
+
+c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, Round& round) {
   switch (round.collective) {
     case Collective::all_reduce_sum: {
       std::vector<at::Tensor> tensors = {round.send};
@@ -16,6 +19,18 @@ c10::intrusive_ptr<c10d::Work> launch(c10d::ProcessGroup& group, Round& round) {
     }
   }
   TORCH_CHECK(false, "not a collective");
+}
+
+}  // namespace
+
+void set_before_launch(std::function<void()> function) { before_launch = std::move(function); }
+
+void launch(Leg& leg, Round round, c10d::ProcessGroup& group) {
+  if (before_launch) before_launch();
+  leg.round = std::move(round);
+  leg.sent_bytes += static_cast<double>(wire_bytes(leg.round.send)) *
+                    sent_multiplier(leg.round.collective, group.getSize());
+  leg.work = start(group, leg.round);
 }
 
 double sent_multiplier(Collective collective, int workers) {

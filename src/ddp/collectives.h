@@ -2,14 +2,21 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <functional>
+
+#include "ddp/leg.h"
 #include "methods/method.h"
 
 namespace gradwire {
 
-c10::intrusive_ptr<c10d::Work> launch(c10d::ProcessGroup& group, Round& round);
+// Launches the leg's next round and counts what it sends.
+void launch(Leg& leg, Round round, c10d::ProcessGroup& group);
 
 // What leaves each worker, as a multiple of what it passes to the collective: the volume of the
 // ring algorithms, which no algorithm undercuts.
 double sent_multiplier(Collective collective, int workers);
+
+// For tests: called before every launch, in whatever thread. Set it while nothing is under way.
+void set_before_launch(std::function<void()> function);
 
 }  // namespace gradwire

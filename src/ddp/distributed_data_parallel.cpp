@@ -6,6 +6,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "gradwire/process_group.h"
+
 namespace gradwire {
 namespace {
 
@@ -85,7 +87,8 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
                                          /*static_graph=*/false);
   reducer_->set_logger(logger_);
   // Agree before the first collective: it could not succeed with unlike models.
-  attachment_ = Attachment::attach(reducer_, group_, parameters, request);
+  attachment_ = Attachment::attach(reducer_, group_, parameters, request,
+                                   [this] { return make_further_group(*group_); });
 
   std::vector<at::Tensor> everything;
   for (const at::Tensor& parameter : module_->parameters())

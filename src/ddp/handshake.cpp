@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gradwire/errors.h"
+#include "kernels/simd.h"
 #include "methods/stable_hash.h"
 
 namespace gradwire {
@@ -123,6 +124,19 @@ void Handshake::agree(const json& description, std::chrono::milliseconds timeout
   if (objection.empty()) return;
   linger();
   throw PeerError(objection);
+}
+
+void Handshake::agree_on_simd_target() {
+  // A target that another group has pinned already is the best there is for this process.
+  const int64_t not_better = -kernels::current_target();
+  store_->set(key_of("simd", worker_), std::to_string(kernels::supported_targets() & not_better));
+  int64_t common = -1;
+  for (int other = 0; other < workers_; ++other) {
+    common &= std::stoll(store_->get_to_str(key_of("simd", other)));
+  }
+  if (!kernels::pin_target(kernels::best_target(common))) {
+    throw PeerError("the workers' processors have no SIMD target in common");
+  }
 }
 
 std::string Handshake::find_objection() {

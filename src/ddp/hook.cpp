@@ -32,7 +32,7 @@ at::Tensor Hook::parseHookResult(const c10::IValue& result) {
   const auto found = under_way_.extract(result.toInt());
   Passage& passage = *found.mapped();
   pipeline_->complete(passage);
-  return passage.buffer();
+  return passage.buffer;
 }
 
 }  // namespace gradwire

@@ -2,27 +2,15 @@
 
 #include <ATen/record_function.h>
 
-#include <chrono>
+#include <algorithm>
+#include <cmath>
 
 #include "ddp/collectives.h"
+#include "ddp/stopwatch.h"
 #include "gradwire/errors.h"
 
 namespace gradwire {
 namespace {
-
-// Adds the time it lives to a sum.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  double& seconds_;
-  Clock::time_point begin_;
-};
 
 // The parameter's part of the bucket as the parameter sees it. The Reducer lays a gradient out in
 // the parameter's memory order but hands it out as if that were contiguous, which is wrong for
@@ -88,37 +76,48 @@ std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& buck
   return groups;
 }
 
-void Pipeline::count(const std::vector<Slot>& slots, const Exchange& exchange,
-                     Collective collective) {
-  const int workers = group_->getSize();
-  const std::vector<int64_t> payload = exchange.payload_bytes();
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const int64_t dense = slots[i].memory.numel() * static_cast<int64_t>(sizeof(float));
-    KindStats& kind = stats_.by_kind[static_cast<size_t>(slots[i].parameter->kind())];
+void Pipeline::make_later_rounds(const MakeGroup& make_group) {
+  int rounds = 1;
+  for (const auto& carrier : plan_.carriers) rounds = std::max(rounds, carrier->rounds());
+  std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
+  for (int round = 1; round < rounds; ++round) groups.push_back(make_group());
+  if (!groups.empty()) later_rounds_ = std::make_unique<LaterRounds>(groups);
+}
+
+void Pipeline::count(const Leg& leg) {
+  const double dense_multiplier = sent_multiplier(Collective::all_reduce_sum, group_->getSize());
+  const std::vector<int64_t> payload = leg.exchange->payload_bytes();
+  for (size_t i = 0; i < leg.slots.size(); ++i) {
+    const int64_t dense = leg.slots[i].memory.numel() * static_cast<int64_t>(sizeof(float));
+    KindStats& kind = stats_.by_kind[static_cast<size_t>(leg.slots[i].parameter->kind())];
     kind.gradient_bytes += dense;
     kind.payload_bytes += payload[i];
     stats_.gradient_bytes += dense;
     stats_.payload_bytes += payload[i];
-    stats_.sent_bytes +=
-        std::llround(static_cast<double>(payload[i]) * sent_multiplier(collective, workers));
-    stats_.dense_bytes += std::llround(static_cast<double>(dense) *
-                                       sent_multiplier(Collective::all_reduce_sum, workers));
+    stats_.dense_bytes += std::llround(static_cast<double>(dense) * dense_multiplier);
   }
+  stats_.sent_bytes += std::llround(leg.sent_bytes);
+  stats_.encode_seconds += leg.between_seconds;
 }
 
-Passage::Leg Pipeline::start_leg(size_t carrier, std::vector<Slot> slots) {
+std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots) {
   const Step step{.number = stats_.steps - request_.start_after,
                   .worker = group_->getRank(),
                   .workers = group_->getSize()};
-  Passage::Leg leg;
-  leg.exchange = plan_.carriers[carrier]->begin(slots, step);
+  Method& method = *plan_.carriers[carrier];
+  auto leg = std::make_shared<Leg>();
+  leg->slots = slots;
+  leg->exchange = method.begin(std::move(slots), step);
+  leg->rounds_left = method.rounds() - 1;
+  Round round;
   {
     RECORD_FUNCTION("gradwire::encode", {});
     const Stopwatch stopwatch(stats_.encode_seconds);
-    leg.round = leg.exchange->start();
+    round = leg->exchange->start();
   }
-  count(slots, *leg.exchange, leg.round.collective);
-  leg.work = gradwire::launch(*group_, leg.round);
+  gradwire::launch(*leg, std::move(round), *group_);
+  leg->is_followed = leg->rounds_left > 0;
+  if (leg->is_followed) later_rounds_->follow(leg);
   return leg;
 }
 
@@ -127,25 +126,38 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket) {
   const std::lock_guard lock(mutex_);
   advance_step(bucket.getIndex());
   std::vector<std::vector<Slot>> groups = slots_by_carrier(bucket);
-  std::vector<Passage::Leg> legs;
+  auto passage = std::make_unique<Passage>();
+  passage->buffer = bucket.getBufferRef();
   for (size_t carrier = 0; carrier < groups.size(); ++carrier) {
-    if (!groups[carrier].empty()) legs.push_back(start_leg(carrier, std::move(groups[carrier])));
+    if (groups[carrier].empty()) continue;
+    passage->legs.push_back(start_leg(carrier, std::move(groups[carrier])));
   }
-  return std::make_unique<Passage>(bucket.getBufferRef(), std::move(legs));
+  return passage;
+}
+
+void Pipeline::wait_for(Leg& leg) {
+  RECORD_FUNCTION("gradwire::wait", {});
+  const Stopwatch stopwatch(stats_.wait_seconds);
+  if (leg.is_followed) {
+    std::unique_lock lock(leg.mutex);
+    leg.changed.wait(lock, [&] { return leg.all_launched; });
+  }
+  if (leg.error) std::rethrow_exception(leg.error);
+  if (!leg.exhausted) leg.work->wait();
 }
 
 void Pipeline::complete(Passage& passage) {
   const at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
-  for (Passage::Leg& leg : passage.legs()) {
-    {
-      RECORD_FUNCTION("gradwire::wait", {});
-      const Stopwatch stopwatch(stats_.wait_seconds);
-      leg.work->wait();
-    }
+  for (const auto& leg : passage.legs) {
+    wait_for(*leg);
     RECORD_FUNCTION("gradwire::decode", {});
     const Stopwatch stopwatch(stats_.decode_seconds);
-    leg.exchange->finish();
+    if (!leg->exhausted) {
+      TORCH_INTERNAL_ASSERT(!leg->exchange->next(), "a method made more rounds than it announced");
+    }
+    leg->exchange->finish();
+    count(*leg);
   }
 }
 

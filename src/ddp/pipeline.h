@@ -9,36 +9,27 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ddp/later_rounds.h"
+#include "ddp/leg.h"
 #include "ddp/plan.h"
 #include "gradwire/attachment.h"
 #include "methods/method.h"
 
 namespace gradwire {
 
-// One bucket on its way. The collectives of all its exchanges are under way when it is made.
-class Passage {
- public:
-  struct Leg {
-    std::unique_ptr<Exchange> exchange;
-    Round round;
-    c10::intrusive_ptr<c10d::Work> work;
-  };
-
-  Passage(at::Tensor buffer, std::vector<Leg> legs)
-      : buffer_(std::move(buffer)), legs_(std::move(legs)) {}
-
-  const at::Tensor& buffer() const { return buffer_; }
-  std::vector<Leg>& legs() { return legs_; }
-
- private:
-  at::Tensor buffer_;
-  std::vector<Leg> legs_;
+// One bucket on its way: the first rounds of all its exchanges are under way when it is made.
+struct Passage {
+  at::Tensor buffer;
+  std::vector<std::shared_ptr<Leg>> legs;
 };
 
 class Pipeline {
  public:
   Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
            Request request, Plan plan);
+
+  // Makes the process groups for later rounds, if the methods have any. Collective.
+  void make_later_rounds(const MakeGroup& make_group);
 
   bool is_plain() const { return plan_.is_plain(); }
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
@@ -58,8 +49,9 @@ class Pipeline {
  private:
   void advance_step(size_t bucket);
   std::vector<std::vector<Slot>> slots_by_carrier(c10d::GradBucket& bucket);
-  Passage::Leg start_leg(size_t carrier, std::vector<Slot> slots);
-  void count(const std::vector<Slot>& slots, const Exchange& exchange, Collective collective);
+  std::shared_ptr<Leg> start_leg(size_t carrier, std::vector<Slot> slots);
+  void wait_for(Leg& leg);
+  void count(const Leg& leg);
   std::string key_of(const std::string& rest) const;
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
@@ -67,6 +59,8 @@ class Pipeline {
   Request request_;
   Plan plan_;
   std::unordered_map<const c10::TensorImpl*, size_t> index_of_;
+
+  std::unique_ptr<LaterRounds> later_rounds_;
 
   mutable std::mutex mutex_;  // guards what follows: stats() may be called from any thread
   Stats stats_;

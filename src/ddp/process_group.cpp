@@ -52,6 +52,20 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(const c10::intrusive_ptr<
   return group;
 }
 
+c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(c10d::ProcessGroup& group) {
+  // Numbered by this worker's own count, kept in the store: all workers make them in the same
+  // order.
+  const auto store = group.getStore();
+  const int64_t number = store->add("gradwire/groups/" + std::to_string(group.getRank()), 1);
+  auto own_part =
+      c10::make_intrusive<c10d::PrefixStore>("gradwire/group/" + std::to_string(number), store);
+  const auto backend = c10::dynamic_intrusive_pointer_cast<c10d::ProcessGroupGloo>(
+      group.getBackend(c10::DeviceType::CPU));
+  TORCH_CHECK(backend != nullptr, "the process group must be one of init_process_group()");
+  return make_gloo_group(own_part, group.getRank(), group.getSize(),
+                         {.timeout = backend->getOptions()->timeout});
+}
+
 c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ProcessGroupOptions& options) {
   const int worker = number_from({"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}, 0);
   const int workers = number_from({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1);

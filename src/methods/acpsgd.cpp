@@ -11,7 +11,7 @@
 
 #include <limits>
 
-#include "kernels/scan.h"
+#include "methods/factor_sum.h"
 #include "methods/low_rank.h"
 #include "methods/registry.h"
 
@@ -20,20 +20,21 @@ namespace {
 
 class AcpsgdExchange final : public Exchange {
  public:
-  AcpsgdExchange(std::vector<Slot> slots, const Step& step)
-      : workers_(step.workers), p_moves_(step.number % 2 == 1) {
-    for (Slot& slot : slots) {
+  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16)
+      : workers_(step.workers), p_moves_(step.number % 2 == 1), bf16_(bf16) {
+    int64_t total = 0;
+    for (const Slot& slot : slots) {
       auto* state = static_cast<LowRankState*>(slot.state);
       const int64_t length = state == nullptr
                                  ? slot.memory.numel()
                                  : (p_moves_ ? state->rows : state->columns) * state->rank;
-      parts_.push_back({std::move(slot), state, total_, length, {}});
-      total_ += length;
+      parts_.push_back({slot, state, total, length, false});
+      total += length;
     }
+    sum_.emplace(total, slots.front().memory.options(), step, bf16);
   }
 
   Round start() override {
-    payload_ = at::empty({total_}, parts_.front().slot.memory.options().dtype(at::kFloat));
     for (Part& part : parts_) {
       at::Tensor sent = payload_of(part);
       if (part.state == nullptr) {
@@ -44,8 +45,10 @@ class AcpsgdExchange final : public Exchange {
         encode(part, sent);
       }
     }
-    return {Collective::all_reduce_sum, payload_, payload_};
+    return sum_->start();
   }
+
+  std::optional<Round> next() override { return sum_->next(); }
 
   void finish() override {
     for (Part& part : parts_) {
@@ -60,8 +63,7 @@ class AcpsgdExchange final : public Exchange {
 
   std::vector<int64_t> payload_bytes() const override {
     std::vector<int64_t> bytes;
-    for (const Part& part : parts_)
-      bytes.push_back(part.length * static_cast<int64_t>(sizeof(float)));
+    for (const Part& part : parts_) bytes.push_back(FactorSum::bytes(part.length, bf16_));
     return bytes;
   }
 
@@ -71,92 +73,83 @@ class AcpsgdExchange final : public Exchange {
     LowRankState* state;  // null: travels uncompressed
     int64_t offset;       // in the payload
     int64_t length;
-    at::Tensor own;  // this worker's moving factor, as long as the residual may have to be restored
+    bool encoded;  // the residual holds this step's gradient
   };
 
-  at::Tensor payload_of(const Part& part) const {
-    return payload_.narrow(0, part.offset, part.length);
+  at::Tensor payload_of(const Part& part) {
+    return sum_->values().narrow(0, part.offset, part.length);
   }
   at::Tensor& moving(const Part& part) const { return p_moves_ ? part.state->p : part.state->q; }
   at::Tensor& fixed(const Part& part) const { return p_moves_ ? part.state->q : part.state->p; }
 
-  // P Qᵀ with `factor` in the place of the moving one.
-  at::Tensor product(const Part& part, const at::Tensor& factor) const {
-    return p_moves_ ? factor.mm(part.state->q.t()) : part.state->p.mm(factor.t());
-  }
-
   void encode(Part& part, at::Tensor& sent) const {
-    orthonormalise(fixed(part));
-    const LowRankState& state = *part.state;
-    const at::Tensor gradient = part.slot.load().view({state.rows, state.columns});
-    if (is_unused(gradient)) {
+    fixed(part) = orthonormalised(fixed(part));
+    LowRankState& state = *part.state;
+    const at::Tensor gradient = state.as_matrix(part.slot.load());
+    if (all_zero(gradient)) {
       sent.zero_();
       return;
     }
-    const at::Tensor target = state.error.defined() ? gradient + state.error : gradient;
-    const at::Tensor factor = p_moves_ ? target.mm(state.q) : target.t().mm(state.p);
-    sent.copy_(factor.view(-1));
-    // An inf or NaN anywhere in the gradient is one in the factor, and so in everyone's sum: all
-    // see it in decode(). The residual is not touched, because inf - inf could not be undone.
-    if (!at::isfinite(factor).all().item<bool>()) {
+    at::Tensor own = at::empty_like(moving(part));
+    part.encoded = p_moves_ ? state.matrix->encode_left(gradient, state.q, own)
+                            : state.matrix->encode_right(gradient, state.p, own);
+    if (!part.encoded) {
+      // One NaN here is a NaN in everyone's sum: all see it in decode().
       sent.fill_(std::numeric_limits<float>::quiet_NaN());
       return;
     }
-    if (state.error.defined()) {
-      part.own = factor;
-      at::sub_out(part.state->error, target, product(part, factor));
-    }
+    // What is subtracted is the factor as it travels.
+    if (bf16_) own = own.to(at::kBFloat16).to(at::kFloat);
+    sent.copy_(own.view(-1));
+    p_moves_ ? state.subtract(own, state.q) : state.subtract(state.p, own);
   }
 
   void decode(Part& part, const at::Tensor& received) const {
+    LowRankState& state = *part.state;
     const at::Tensor factor = received.view_as(moving(part));
     at::Tensor result = part.slot.result();
-    at::Tensor matrix = result.view({part.state->rows, part.state->columns});
-    if (!at::isfinite(factor).all().item<bool>()) {
-      restore_residual(part);
-      matrix.fill_(std::numeric_limits<float>::quiet_NaN());
+    if (!all_finite(factor)) {
+      if (part.encoded) restore_residual(part);
+      result.fill_(std::numeric_limits<float>::quiet_NaN());
     } else {
-      at::Tensor scaled = factor / workers_;
-      if (p_moves_) {
-        at::mm_out(matrix, scaled, part.state->q.t());
-      } else {
-        at::mm_out(matrix, part.state->p, scaled.t());
-      }
+      at::Tensor matrix = state.as_matrix(result);
+      multiply_factors(p_moves_ ? factor : state.p, p_moves_ ? state.q : factor, 1.0 / workers_,
+                       matrix);
       // A step in which no worker used the parameter says nothing about where its gradient lies.
-      if (!is_unused(factor)) moving(part).copy_(factor);
+      if (!all_zero(factor)) moving(part) = factor.clone();
     }
     part.slot.store(result);
   }
 
   // Some worker's gradient was not finite: as if the step had not been.
-  void restore_residual(Part& part) const {
-    if (!part.own.defined()) return;
-    const at::Tensor gradient = part.slot.load().view_as(part.state->error);
-    part.state->error.add_(product(part, part.own)).sub_(gradient);
-  }
-
-  static bool is_unused(const at::Tensor& values) {
-    if (!values.is_cpu()) return !values.any().item<bool>();
-    return kernels::all_zero({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())});
+  static void restore_residual(Part& part) {
+    part.state->matrix->cancel(part.state->as_matrix(part.slot.load()));
   }
 
   int workers_;
   bool p_moves_;
-  int64_t total_ = 0;
+  bool bf16_;
   std::vector<Part> parts_;
-  at::Tensor payload_;
+  std::optional<FactorSum> sum_;
 };
 
 class Acpsgd final : public Method {
  public:
+  explicit Acpsgd(const OptionMap& options)
+      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
+
   std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                              const OptionMap& options) const override {
     return make_low_rank_state(parameter, options);
   }
-  bool carries_uncompressed() const override { return true; }
+  int rounds() const override { return FactorSum::rounds(bf16_); }
+  bool carries_uncompressed() const override { return !bf16_; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<AcpsgdExchange>(std::move(slots), step);
+    return std::make_unique<AcpsgdExchange>(slots, step, bf16_);
   }
+
+ private:
+  bool bf16_;
 };
 
 }  // namespace
@@ -166,9 +159,9 @@ MethodEntry acpsgd_method() {
       .name = "acpsgd",
       .summary = "ACP-SGD: one low-rank factor per step, P and Q in turn; a single all-reduce",
       .options = low_rank_options(),
-      .parameter_options = {"rank", "min_ratio", "seed", "error_feedback"},
-      .create = [](const OptionMap&) -> std::unique_ptr<Method> {
-        return std::make_unique<Acpsgd>();
+      .parameter_options = kLowRankParameterOptions,
+      .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
+        return std::make_unique<Acpsgd>(options);
       },
   };
 }

@@ -7,35 +7,46 @@
 
 #include <ATen/ATen.h>
 
+#include "methods/error_matrix.h"
 #include "methods/method.h"
 
 namespace gradwire {
 
 std::vector<OptionSpec> low_rank_options();
+inline const std::vector<std::string> kLowRankParameterOptions = {"rank", "min_ratio", "seed",
+                                                                  "error_feedback"};
 
 class LowRankState final : public ParameterState {
  public:
   LowRankState(int64_t rows, int64_t columns, int64_t rank, bool error_feedback,
-               const at::TensorOptions& options);
+               std::unique_ptr<ErrorMatrix> matrix, const at::TensorOptions& options);
 
-  at::Tensor residual() const override { return error; }
-  std::map<std::string, at::Tensor> tensors() const override;
+  at::Tensor residual() const override;
+  std::map<std::string, at::Tensor> tensors() override;
+
+  // The slot's gradient as the matrix it stands for.
+  at::Tensor as_matrix(const at::Tensor& tensor) const { return tensor.view({rows, columns}); }
+  // Keeps what left · rightᵀ leaves unsent, or nothing without error feedback.
+  void subtract(const at::Tensor& left, const at::Tensor& right);
 
   int64_t rows;
   int64_t columns;
   int64_t rank;
-  at::Tensor error;  // E, n x m; undefined without error feedback
-  at::Tensor p;      // n x r
-  at::Tensor q;      // m x r
+  bool error_feedback;
+  std::unique_ptr<ErrorMatrix> matrix;
+  at::Tensor p;  // n x r
+  at::Tensor q;  // m x r
 };
 
-// Null where compression would not pay: r (n + m) min_ratio > n m, fewer than two dimensions,
-// nothing in it, or a type other than fp32, bf16 and fp16.
+// Null where compression would not pay: r (n + m) min_ratio > n m, or fewer than two dimensions.
 std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
                                                   const OptionMap& options);
 
-// Replaces the columns by an orthonormal basis of the space they span, completed where they are
-// linearly dependent. Depends on nothing but its input, so that every worker gets the same.
-void orthonormalise(at::Tensor& factor);
+// A copy with orthonormal columns.
+at::Tensor orthonormalised(const at::Tensor& factor);
+
+bool all_finite(const at::Tensor& values);
+// No element differs from zero: the gradient of a parameter that this worker did not use.
+bool all_zero(const at::Tensor& values);
 
 }  // namespace gradwire

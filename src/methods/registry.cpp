@@ -10,6 +10,7 @@ namespace gradwire {
 const std::vector<MethodEntry>& registry() {
   static const std::vector<MethodEntry> entries = {
       allreduce_method(),
+      powersgd_method(),
       acpsgd_method(),
   };
   return entries;

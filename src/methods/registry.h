@@ -25,6 +25,7 @@ const std::vector<MethodEntry>& registry();
 const MethodEntry& find_method(const std::string& name);
 
 MethodEntry allreduce_method();
+MethodEntry powersgd_method();
 MethodEntry acpsgd_method();
 
 }  // namespace gradwire

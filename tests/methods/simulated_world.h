@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs a method for all workers of a world in one thread, with the collectives done by hand: no process
-// group, no buckets, no Reducer. For what a method computes; tests/ddp has the real thing.
+// Runs a method for all workers of a world in one thread, with the collectives done by hand: no
+// process group, no buckets, no Reducer. For what a method computes; tests/ddp has the real thing.
 
 #include <ATen/ATen.h>
 

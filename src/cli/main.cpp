@@ -1,0 +1,24 @@
+// The command `gradwire`. Each subcommand is a source of its own.
+
+#include <CLI/CLI.hpp>
+
+#include <exception>
+#include <iostream>
+
+#include "cli/bench.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Gradient compression for data-parallel deep learning");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", GRADWIRE_VERSION);
+  gradwire::add_bench(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    std::cerr << "gradwire: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,92 @@
+#include "ddp/later_rounds.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
+
+#include "ddp/collectives.h"
+#include "ddp/stopwatch.h"
+
+namespace gradwire {
+namespace {
+
+void announce(Leg& leg) {
+  {
+    const std::lock_guard lock(leg.mutex);
+    leg.all_launched = true;
+  }
+  leg.changed.notify_all();
+}
+
+}  // namespace
+
+LaterRounds::LaterRounds(const std::vector<c10::intrusive_ptr<c10d::ProcessGroup>>& groups) {
+  for (const auto& group : groups) {
+    stages_.push_back(std::make_unique<Stage>());
+    stages_.back()->group = group;
+  }
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    stages_[i]->thread = std::thread([this, i] { run(i); });
+  }
+}
+
+LaterRounds::~LaterRounds() {
+  // In order: a stage that still works may hand legs to the next one.
+  for (const auto& stage : stages_) {
+    {
+      const std::lock_guard lock(stage->mutex);
+      stage->stopping = true;
+    }
+    stage->changed.notify_all();
+    stage->thread.join();
+  }
+}
+
+void LaterRounds::follow(std::shared_ptr<Leg> leg) { enqueue(0, std::move(leg)); }
+
+void LaterRounds::enqueue(size_t stage, std::shared_ptr<Leg> leg) {
+  {
+    const std::lock_guard lock(stages_[stage]->mutex);
+    stages_[stage]->waiting.push_back(std::move(leg));
+  }
+  stages_[stage]->changed.notify_one();
+}
+
+void LaterRounds::run(size_t index) {
+  const at::NoGradGuard no_grad;
+  Stage& stage = *stages_[index];
+  while (true) {
+    std::shared_ptr<Leg> leg;
+    {
+      std::unique_lock lock(stage.mutex);
+      stage.changed.wait(lock, [&] { return stage.stopping || !stage.waiting.empty(); });
+      if (stage.waiting.empty()) return;
+      leg = std::move(stage.waiting.front());
+      stage.waiting.pop_front();
+    }
+    bool goes_on = false;
+    try {
+      goes_on = advance(*leg, *stage.group);
+    } catch (...) {
+      leg->error = std::current_exception();
+    }
+    goes_on ? enqueue(index + 1, std::move(leg)) : announce(*leg);
+  }
+}
+
+bool LaterRounds::advance(Leg& leg, c10d::ProcessGroup& group) {
+  leg.work->wait();
+  std::optional<Round> round;
+  {
+    RECORD_FUNCTION("gradwire::encode", {});
+    const Stopwatch stopwatch(leg.between_seconds);
+    round = leg.exchange->next();
+  }
+  if (!round) {
+    leg.exhausted = true;
+    return false;
+  }
+  launch(leg, *std::move(round), group);
+  return --leg.rounds_left > 0;
+}
+
+}  // namespace gradwire

@@ -1,0 +1,203 @@
+// Power-SGD: both low-rank factors in every step, the second computed from the first.
+//
+//   A = M + E
+//   P = A Q ;       all-reduce P ;  P = orthonormalise(P)
+//   Q = Aᵀ P ;      all-reduce mean Q
+//   result = P Qᵀ ; E = A − P Qᵀ
+//
+// Q is warm-started from the previous step. A worker that does not use the parameter in this step
+// sends zeros and keeps its E; the C workers that do take N/C of the result out of theirs, so that
+// nothing is counted twice or lost. That is why each P travels with a count of its contributors.
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "methods/factor_sum.h"
+#include "methods/low_rank.h"
+#include "methods/registry.h"
+
+namespace gradwire {
+namespace {
+
+class PowersgdExchange final : public Exchange {
+ public:
+  PowersgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16)
+      : step_(step), bf16_(bf16) {
+    int64_t first = 0;
+    int64_t second = 0;
+    for (const Slot& slot : slots) {
+      auto* state = static_cast<LowRankState*>(slot.state);
+      const int64_t length = state == nullptr ? slot.memory.numel() : state->rows * state->rank + 1;
+      parts_.push_back({slot, state, first, length, second});
+      first += length;
+      if (state != nullptr) second += state->columns * state->rank;
+    }
+    const at::TensorOptions options = slots.front().memory.options();
+    p_sum_.emplace(first, options, step, bf16);
+    q_sum_.emplace(second, options, step, bf16);
+  }
+
+  Round start() override {
+    for (Part& part : parts_) {
+      at::Tensor sent = p_sum_->values().narrow(0, part.p_offset, part.p_length);
+      if (part.state == nullptr) {
+        at::Tensor shaped = sent.view(part.slot.memory.sizes());
+        at::mul_out(shaped, part.slot.memory.to(at::kFloat),
+                    at::scalar_tensor(1.0 / step_.workers, sent.options()));
+      } else {
+        encode_p(part, sent);
+      }
+    }
+    return p_sum_->start();
+  }
+
+  std::optional<Round> next() override {
+    if (p_is_summed_) return q_sum_->next();
+    if (auto round = p_sum_->next()) return round;
+    p_is_summed_ = true;
+    if (q_sum_->values().numel() == 0) return std::nullopt;
+    for (Part& part : parts_) {
+      if (part.state != nullptr) encode_q(part);
+    }
+    return q_sum_->start();
+  }
+
+  void finish() override {
+    for (Part& part : parts_) {
+      if (part.state == nullptr) {
+        const at::Tensor received = p_sum_->values().narrow(0, part.p_offset, part.p_length);
+        part.slot.memory.copy_(received.view(part.slot.memory.sizes()));
+      } else {
+        decode(part);
+      }
+    }
+  }
+
+  std::vector<int64_t> payload_bytes() const override {
+    std::vector<int64_t> bytes;
+    for (const Part& part : parts_) {
+      const int64_t q_length = part.state == nullptr ? 0 : part.state->columns * part.state->rank;
+      bytes.push_back(FactorSum::bytes(part.p_length + q_length, bf16_));
+    }
+    return bytes;
+  }
+
+ private:
+  struct Part {
+    Slot slot;
+    LowRankState* state;      // null: travels uncompressed
+    int64_t p_offset;         // in the first payload
+    int64_t p_length;         // P and the count of contributors
+    int64_t q_offset;         // in the second payload
+    bool encoded = false;     // the residual holds A
+    bool finite = true;       // so far, on every worker
+    double contributors = 0;  // workers that used the parameter
+    at::Tensor p = {};        // the common one, orthonormal
+  };
+
+  at::Tensor q_of(const Part& part) {
+    const LowRankState& state = *part.state;
+    return q_sum_->values()
+        .narrow(0, part.q_offset, state.columns * state.rank)
+        .view({state.columns, state.rank});
+  }
+
+  static void encode_p(Part& part, at::Tensor& sent) {
+    LowRankState& state = *part.state;
+    const at::Tensor gradient = state.as_matrix(part.slot.load());
+    sent.zero_();
+    if (all_zero(gradient)) return;
+    at::Tensor p = sent.narrow(0, 0, part.p_length - 1).view_as(state.p);
+    part.encoded = state.matrix->encode_left(gradient, state.q, p);
+    // One NaN here is a NaN in everyone's sum: all see it in encode_q().
+    part.encoded ? sent.narrow(0, part.p_length - 1, 1).fill_(1)
+                 : sent.fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+
+  void encode_q(Part& part) {
+    LowRankState& state = *part.state;
+    const at::Tensor received = p_sum_->values().narrow(0, part.p_offset, part.p_length);
+    at::Tensor q = q_of(part);
+    q.zero_();
+    part.finite = all_finite(received);
+    if (!part.finite) {
+      cancel(part);
+      return;
+    }
+    part.contributors = received[part.p_length - 1].item<double>();
+    if (part.contributors == 0) return;
+    part.p = orthonormalised(received.narrow(0, 0, part.p_length - 1).view_as(state.p));
+    if (part.encoded) state.matrix->multiply_transposed(part.p, q);
+  }
+
+  void decode(Part& part) {
+    LowRankState& state = *part.state;
+    at::Tensor result = part.slot.result();
+    if (part.finite && part.contributors > 0) {
+      const at::Tensor q = q_of(part) / step_.workers;
+      part.finite = all_finite(q);
+      if (part.finite) {
+        if (part.encoded) state.subtract(part.p, q * (step_.workers / part.contributors));
+        at::Tensor matrix = state.as_matrix(result);
+        multiply_factors(part.p, q, 1.0, matrix);
+        state.p = part.p;
+        state.q = q;
+      } else {
+        cancel(part);
+      }
+    } else if (part.finite) {
+      result.zero_();
+    }
+    if (!part.finite) result.fill_(std::numeric_limits<float>::quiet_NaN());
+    part.slot.store(result);
+  }
+
+  // Some worker's gradient was not finite: as if the step had not been.
+  static void cancel(Part& part) {
+    if (part.encoded) part.state->matrix->cancel(part.state->as_matrix(part.slot.load()));
+    part.encoded = false;
+  }
+
+  Step step_;
+  bool bf16_;
+  std::vector<Part> parts_;
+  std::optional<FactorSum> p_sum_;
+  std::optional<FactorSum> q_sum_;
+  bool p_is_summed_ = false;
+};
+
+class Powersgd final : public Method {
+ public:
+  explicit Powersgd(const OptionMap& options)
+      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
+
+  std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
+                                             const OptionMap& options) const override {
+    return make_low_rank_state(parameter, options);
+  }
+  int rounds() const override { return 2 * FactorSum::rounds(bf16_); }
+  bool carries_uncompressed() const override { return !bf16_; }
+  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
+    return std::make_unique<PowersgdExchange>(slots, step, bf16_);
+  }
+
+ private:
+  bool bf16_;
+};
+
+}  // namespace
+
+MethodEntry powersgd_method() {
+  return {
+      .name = "powersgd",
+      .summary = "Power-SGD: both low-rank factors in every step; two all-reduces",
+      .options = low_rank_options(),
+      .parameter_options = kLowRankParameterOptions,
+      .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
+        return std::make_unique<Powersgd>(options);
+      },
+  };
+}
+
+}  // namespace gradwire

@@ -1,0 +1,214 @@
+"""The example programs and the demo, as a user runs them: real processes on little data."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from worlds import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
+PROGRAM = BUILD / "examples/train_fashion_mnist"
+SCRIPT = ROOT / "examples/train_fashion_mnist.py"
+DEMO = ROOT / "demo/run.py"
+DATA = Path("/usr/share/datasets/fashion-mnist")
+
+# Enough to learn something from, in about a second.
+LITTLE = ["--epochs", "2", "--batch", "8", "--train-limit", "800", "--test-limit", "500"]
+CHANCE = 0.1
+STATS_KEYS = {
+    "method", "steps", "payload_bytes", "gradient_bytes", "code_ratio", "code_ratio_by_kind",
+    "sent_bytes", "dense_bytes", "wire_ratio", "encode_seconds", "decode_seconds", "wait_seconds",
+    "residual_norm", "plan",
+}  # fmt: skip
+
+# A build that was asked for must have the program; then its absence is a failure.
+needs_program = pytest.mark.skipif(
+    "GRADWIRE_BUILD" not in os.environ and not PROGRAM.exists(),
+    reason=f"GRADWIRE_BUILD is unset and {PROGRAM} is not built",
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    # The workers must find the same gradwire as this process did.
+    package = Path(importlib.util.find_spec("gradwire").origin).parent
+    return os.environ | {
+        "PYTHONPATH": str(package.parent),
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        **more,
+    }
+
+
+def run_program(workers: int, *args: str) -> list[tuple[int, str]]:
+    """Exit status and output of each worker."""
+    world = environment(
+        WORLD_SIZE=str(workers), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port())
+    )
+    processes = [
+        subprocess.Popen(
+            [PROGRAM, *args],
+            env=world | {"RANK": str(worker)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for worker in range(workers)
+    ]
+    try:
+        outputs = [process.communicate(timeout=60)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [(p.returncode, output) for p, output in zip(processes, outputs, strict=True)]
+
+
+@needs_program
+@pytest.mark.parametrize(
+    ("workers", "method"), [(2, "allreduce"), (2, "acpsgd:rank=2"), (4, "acpsgd:rank=2")]
+)
+def test_the_program_learns_and_reports(workers, method, tmp_path):
+    file = tmp_path / "result.json"
+    ended = run_program(workers, "--method", method, *LITTLE, "--json", str(file))
+    assert [code for code, _ in ended] == [0] * workers, ended
+    assert len(ended[0][1].splitlines()) == 2  # a line per epoch, from worker 0 only
+    assert all(output == "" for _, output in ended[1:])
+
+    result = json.loads(file.read_text())
+    assert result["method"] == method.partition(":")[0]
+    assert result["options"] == ({} if method == "allreduce" else {"rank": 2})
+    assert result["workers"] == workers
+    assert result["steps"] == result["wire"]["steps"] == 2 * (800 // (8 * workers))
+    assert result["seconds_per_step"] > 0
+    assert set(result["wire"]) >= STATS_KEYS
+    first, last = result["epochs"]
+    assert set(first) >= {"epoch", "train_loss", "test_accuracy", "seconds"}
+    assert last["train_loss"] < first["train_loss"]
+    assert last["test_accuracy"] > 2 * CHANCE
+    if method == "allreduce":
+        assert result["wire"]["wire_ratio"] == 1
+    else:
+        assert result["wire"]["wire_ratio"] > 10
+
+
+def copy_of_the_data(folder: Path) -> Path:
+    for file in DATA.iterdir():
+        (folder / file.name).symlink_to(file)
+    return folder
+
+
+def damage(file: Path, how: str) -> None:
+    content = file.read_bytes()
+    file.unlink()
+    if how == "cut short":
+        file.write_bytes(content[: len(content) // 2])
+    elif how == "wrong checksum":
+        file.write_bytes(content[:-8] + b"\0\0\0\0" + content[-4:])
+    elif how == "wrong magic":
+        file.write_bytes(gzip.compress(b"\0\0\x08\x02" + gzip.decompress(content)[4:]))
+    elif how == "too long":
+        file.write_bytes(gzip.compress(gzip.decompress(content) + b"\0"))
+
+
+@needs_program
+@pytest.mark.parametrize(
+    "how", ["missing", "cut short", "wrong checksum", "wrong magic", "too long"]
+)
+def test_the_program_names_a_broken_file(how, tmp_path):
+    broken = copy_of_the_data(tmp_path) / "t10k-labels-idx1-ubyte.gz"
+    damage(broken, how)
+    [(code, output)] = run_program(1, "--data", str(tmp_path))
+    assert code == 1
+    assert str(broken) in output
+
+
+@needs_program
+def test_the_program_names_a_wrong_option():
+    for method, named in (
+        ("acpsgd:rnk=4", "rnk=4"),
+        ("acpsgd:rank=four", "rank=four"),
+        ("nonesuch", "nonesuch"),
+    ):
+        [(code, output)] = run_program(1, "--method", method, "--train-limit", "64")
+        assert code == 1
+        assert named in output
+
+
+def run_script(workers: int, *args: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [
+            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(workers),
+            "--master-addr", "127.0.0.1", "--master-port", str(free_port()), SCRIPT, *args,
+        ],
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("workers", "method"), [(2, "allreduce"), (4, "acpsgd")])
+def test_the_script_learns(workers, method):
+    done = run_script(workers, "--method", method, *LITTLE)
+    assert done.returncode == 0, done.stderr
+    losses = [float(text) for text in re.findall(r"loss ([\d.]+)", done.stdout)]
+    accuracies = [float(text) for text in re.findall(r"accuracy +([\d.]+) %", done.stdout)]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]
+    assert accuracies[1] > 100 * 2 * CHANCE
+
+
+def test_the_script_names_a_broken_file(tmp_path):
+    broken = copy_of_the_data(tmp_path) / "train-images-idx3-ubyte.gz"
+    damage(broken, "cut short")
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--data", tmp_path],
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert str(broken) in done.stderr
+
+
+needs_matplotlib = pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None, reason="the demo draws with matplotlib"
+)
+
+
+def run_demo(*args: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, DEMO, "--program", PROGRAM, "--workers", "2", *args],
+        env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@needs_program
+@needs_matplotlib
+def test_the_demo_prints_a_table_and_writes_a_report(tmp_path):
+    done = run_demo(
+        "--methods", "allreduce", "acpsgd", "--epochs", "2", "--train-limit", "256",
+        "--test-limit", "100", "--report", tmp_path / "report",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    table = done.stdout[done.stdout.index("\nmethod") + 1 :].splitlines()[:4]
+    assert len({len(line) for line in table}) == 1  # aligned
+    assert [line.split()[0] for line in table[2:]] == ["allreduce", "acpsgd"]
+    page = (tmp_path / "report/index.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert not re.search(r'src="(?!data:)', page)
+    for name in ("accuracy_time", "accuracy_bytes", "bytes_per_step"):
+        assert (tmp_path / f"report/{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@needs_program
+@needs_matplotlib
+def test_the_demo_shows_why_a_worker_failed(tmp_path):
+    done = run_demo("--methods", "acpsgd:rank=0", "--report", tmp_path / "report")
+    assert done.returncode == 1
+    assert "rank must be an integer >= 1" in done.stderr
+    assert not (tmp_path / "report").exists()
