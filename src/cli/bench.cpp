@@ -56,7 +56,7 @@ class MethodRun {
             const std::vector<int64_t>& shape)
       : row_{std::move(name), 0, {}, {}} {
     const MethodEntry& entry = find_method(method);
-    const OptionMap complete = complete_options(method, entry.options, options);
+    const OptionMap complete = complete_options(entry, options);
     parameter_ = {"weight", at::zeros(shape)};
     method_ = entry.create(complete);
     state_ = method_->make_state(parameter_, complete);

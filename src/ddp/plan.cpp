@@ -20,7 +20,7 @@ struct Choice {
 
 Choice complete(const std::string& method, const OptionMap& options) {
   const MethodEntry& entry = find_method(method);
-  return {&entry, complete_options(entry.name, entry.options, options)};
+  return {&entry, complete_options(entry, options)};
 }
 
 // The options of a per_parameter entry go on top of the request's own, or stand alone where the

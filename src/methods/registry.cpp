@@ -9,9 +9,7 @@ namespace gradwire {
 
 const std::vector<MethodEntry>& registry() {
   static const std::vector<MethodEntry> entries = {
-      allreduce_method(),
-      powersgd_method(),
-      acpsgd_method(),
+      allreduce_method(), half_method(), sign_method(), powersgd_method(), acpsgd_method(),
   };
   return entries;
 }
@@ -22,6 +20,12 @@ const MethodEntry& find_method(const std::string& name) {
   std::string names;
   for (const MethodEntry& known : registry()) names += (names.empty() ? "" : ", ") + known.name;
   throw std::invalid_argument("there is no method \"" + name + "\"; the methods are: " + names);
+}
+
+OptionMap complete_options(const MethodEntry& method, const OptionMap& given) {
+  OptionMap complete = complete_options(method.name, method.options, given);
+  if (method.check != nullptr) method.check(given);
+  return complete;
 }
 
 std::vector<MethodDescription> methods() {

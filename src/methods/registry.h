@@ -16,6 +16,9 @@ struct MethodEntry {
   // these share one exchange.
   std::vector<std::string> parameter_options;
   std::unique_ptr<Method> (*create)(const OptionMap& options);
+  // What holds between options, where anything does: throws std::invalid_argument. Sees the options
+  // as they were given, valid each for itself.
+  void (*check)(const OptionMap& given) = nullptr;
 };
 
 // Every method, explicitly: adding one means adding its line in registry.cpp.
@@ -24,7 +27,13 @@ const std::vector<MethodEntry>& registry();
 // Throws std::invalid_argument, naming the valid methods.
 const MethodEntry& find_method(const std::string& name);
 
+// The given options checked, each for itself and together, and completed with the defaults. Throws
+// std::invalid_argument.
+OptionMap complete_options(const MethodEntry& method, const OptionMap& given);
+
 MethodEntry allreduce_method();
+MethodEntry half_method();
+MethodEntry sign_method();
 MethodEntry powersgd_method();
 MethodEntry acpsgd_method();
 

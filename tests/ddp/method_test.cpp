@@ -82,7 +82,8 @@ TEST_P(EveryMethod, GivesAllWorkersTheSameBits) {
   }
 }
 
-// N result + sum of the changes of the residuals = sum of the gradients, at every step.
+// N result + sum of the changes of the residuals = sum of the gradients, at every step; with half
+// up to what its type rounds off, there being no residual to keep it.
 TEST_P(EveryMethod, DropsNothing) {
   constexpr int kSteps = 6;
   struct Record {
@@ -108,6 +109,7 @@ TEST_P(EveryMethod, DropsNothing) {
     return record;
   });
   const int workers = GetParam().workers;
+  const double tolerance = GetParam().method == "half" ? 0.02 * workers : 1e-4;
   for (int step = 0; step < kSteps; ++step) {
     for (size_t i = 0; i < kShapes.size(); ++i) {
       at::Tensor left = records[0].results[step][i].to(at::kDouble) * workers;
@@ -117,7 +119,7 @@ TEST_P(EveryMethod, DropsNothing) {
         if (step > 0) left = left - records[worker].residuals[step - 1][i];
         right = right + gradient_for(worker, step, i, kShapes[i]);
       }
-      EXPECT_TRUE(left.allclose(right, 1e-4, 1e-4))
+      EXPECT_TRUE(left.allclose(right, 1e-4, tolerance))
           << "step " << step << ", parameter " << i << ": off by "
           << (left - right).abs().max().item<double>();
     }

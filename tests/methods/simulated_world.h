@@ -21,7 +21,7 @@ class SimulatedWorld {
                  const std::vector<std::vector<int64_t>>& shapes)
       : workers_(workers) {
     const MethodEntry& entry = find_method(method);
-    const OptionMap complete = complete_options(method, entry.options, options);
+    const OptionMap complete = complete_options(entry, options);
     for (size_t i = 0; i < shapes.size(); ++i) {
       parameters_.push_back({"weight" + std::to_string(i), at::zeros(shapes[i])});
     }
@@ -74,6 +74,8 @@ class SimulatedWorld {
     if (state == nullptr || !state->residual().defined()) return at::zeros_like(tensor);
     return state->residual().reshape(tensor.sizes()).clone();
   }
+
+  ParameterState& state(int worker, size_t parameter) { return *states_[worker][parameter]; }
 
   // What the last step sent, in the order of rounds and workers.
   const std::vector<at::Tensor>& sent() const { return sent_; }
