@@ -107,6 +107,8 @@ class Method {
   // Null where the method leaves this parameter uncompressed.
   virtual std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                                      const OptionMap& options) const = 0;
+  // How many rounds its exchanges make at the most.
+  virtual int rounds() const { return 1; }
   // True if its exchanges also take slots without state, at no further collective.
   virtual bool carries_uncompressed() const { return false; }
   virtual std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) = 0;

@@ -10,7 +10,9 @@ namespace gradwire {
 const std::vector<MethodEntry>& registry() {
   static const std::vector<MethodEntry> entries = {
       allreduce_method(),
+      topk_method(),
       acpsgd_method(),
+      adacomp_method(),
   };
   return entries;
 }

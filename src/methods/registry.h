@@ -26,5 +26,7 @@ const MethodEntry& find_method(const std::string& name);
 
 MethodEntry allreduce_method();
 MethodEntry acpsgd_method();
+MethodEntry adacomp_method();
+MethodEntry topk_method();
 
 }  // namespace gradwire

@@ -11,13 +11,14 @@ ROOT = Path(__file__).resolve().parents[2]
 MAY_INCLUDE = {
     "include/gradwire": {"gradwire"},
     "src/kernels": {"kernels"},
-    "src/methods": {"gradwire", "kernels", "methods"},
+    "src/methods": {"gradwire", "kernels", "methods", "wire"},
+    "src/wire": {"wire"},
     "src/ddp": {"gradwire", "methods", "ddp"},
     "examples": {"gradwire"},
     "python": {"gradwire"},
 }
 # The parts that build in seconds because no torch header is in them.
-TORCH_FREE = {"src/kernels"}
+TORCH_FREE = {"src/kernels", "src/wire"}
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
 # The one source that sees gloo's headers.
 GLOO_SOURCE = "src/ddp/process_group.cpp"
