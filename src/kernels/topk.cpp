@@ -261,5 +261,12 @@ void take_rounded(HalfFormat format, std::span<float> residual,
   }
 }
 
+void add_scaled(std::span<float> target, std::span<const std::uint32_t> indices,
+                std::span<const float> values, float factor) {
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    target[indices[i]] += factor * values[i];
+  }
+}
+
 }  // namespace gradwire::kernels
 #endif

@@ -63,4 +63,8 @@ void take(std::span<float> residual, std::span<const std::uint32_t> indices,
 void take_rounded(HalfFormat format, std::span<float> residual,
                   std::span<const std::uint32_t> indices, std::span<std::uint16_t> values);
 
+// target[indices[i]] += factor * values[i], rounded after the product and after the sum.
+void add_scaled(std::span<float> target, std::span<const std::uint32_t> indices,
+                std::span<const float> values, float factor);
+
 }  // namespace gradwire::kernels

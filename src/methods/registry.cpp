@@ -9,7 +9,14 @@ namespace gradwire {
 
 const std::vector<MethodEntry>& registry() {
   static const std::vector<MethodEntry> entries = {
-      allreduce_method(), half_method(), sign_method(), powersgd_method(), acpsgd_method(),
+      // One a line, so that adding a method adds a line.
+      allreduce_method(),  //
+      half_method(),       //
+      sign_method(),       //
+      topk_method(),       //
+      powersgd_method(),   //
+      acpsgd_method(),     //
+      adacomp_method(),
   };
   return entries;
 }

@@ -36,5 +36,7 @@ MethodEntry half_method();
 MethodEntry sign_method();
 MethodEntry powersgd_method();
 MethodEntry acpsgd_method();
+MethodEntry adacomp_method();
+MethodEntry topk_method();
 
 }  // namespace gradwire

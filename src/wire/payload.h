@@ -67,6 +67,8 @@ class PayloadWriter {
   void topk(const PositionsShape& shape, std::span<const std::uint32_t> positions,
             std::span<const std::uint16_t> values);
 
+  // Bytes written so far, header and ended records.
+  std::size_t size() const { return writer_.size(); }
   // Writes the header and returns the bytes of the payload.
   std::size_t finish(std::uint32_t contributors);
 
@@ -140,6 +142,8 @@ class PayloadReader {
   SignRecord sign(std::uint64_t elements);
   AdacompRecord adacomp(const PositionsShape& shape);
   TopkRecord topk(const PositionsShape& shape);
+  // Where in the payload the next record starts.
+  std::size_t offset() const { return reader_.offset(); }
   // Checks that every parameter has been read and nothing is left over.
   void finish() const;
 

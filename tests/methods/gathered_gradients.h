@@ -1,0 +1,55 @@
+#pragma once
+
+// Gradients and plain references for the methods that send selections.
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <vector>
+
+#include "simulated_world.h"
+
+namespace gradwire {
+
+using Shapes = std::vector<std::vector<int64_t>>;
+using Tensors = std::vector<at::Tensor>;  // of every parameter
+
+inline const Shapes every_shape = {{}, {1}, {7}, {64, 48}, {32, 4, 3, 3}, {300, 500}};
+
+// Normally distributed, of another magnitude for every parameter.
+inline std::vector<Tensors> gradients_of_step(int workers, int step, const Shapes& shapes) {
+  at::Generator generator = at::detail::createCPUGenerator(1000 + static_cast<uint64_t>(step));
+  std::vector<Tensors> gradients(static_cast<size_t>(workers));
+  for (Tensors& of_worker : gradients) {
+    double magnitude = 1e-3;
+    for (const auto& shape : shapes) {
+      of_worker.push_back(at::randn(shape, generator, at::TensorOptions(at::kFloat)) * magnitude);
+      magnitude *= 7;
+    }
+  }
+  return gradients;
+}
+
+inline std::vector<Tensors> clone(const std::vector<Tensors>& tensors) {
+  std::vector<Tensors> copies = tensors;
+  for (Tensors& of_worker : copies) {
+    for (at::Tensor& tensor : of_worker) tensor = tensor.clone();
+  }
+  return copies;
+}
+
+inline std::vector<Tensors> residuals(const SimulatedWorld& world, int workers, size_t parameters) {
+  std::vector<Tensors> all(static_cast<size_t>(workers));
+  for (int worker = 0; worker < workers; ++worker) {
+    for (size_t i = 0; i < parameters; ++i) all[worker].push_back(world.residual(worker, i));
+  }
+  return all;
+}
+
+// Bits, so that -0 differs from 0 and NaN equals NaN.
+inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != at::kFloat) return a.equal(b);
+  return a.contiguous().view(-1).view(at::kInt).equal(b.contiguous().view(-1).view(at::kInt));
+}
+
+}  // namespace gradwire
