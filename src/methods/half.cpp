@@ -117,9 +117,9 @@ class HalfExchange final : public Exchange {
     const float factor = 1.0F / static_cast<float>(workers_);
     uint16_t* contributions = words(slices_);
     at::parallel_for(0, slice_, kGrain, [&](int64_t begin, int64_t end) {
-      std::vector<const uint16_t*> parts;
+      std::vector<const uint16_t*> parts(workers_);
       for (int worker = 0; worker < workers_; ++worker) {
-        parts.push_back(contributions + worker * slice_ + begin);
+        parts[worker] = contributions + worker * slice_ + begin;
       }
       kernels::sum_halves(format_, parts, factor,
                           {contributions + begin, static_cast<size_t>(end - begin)});

@@ -174,12 +174,14 @@ class SignFeedbackExchange final : public Exchange {
     const at::Tensor on_host = received_.cpu();
     const auto* bytes = static_cast<const std::byte*>(on_host.const_data_ptr());
     std::vector<wire::PayloadReader> readers;
+    readers.reserve(workers_);
     for (int worker = 0; worker < workers_; ++worker) {
       readers.emplace_back(std::span(bytes + worker * size_, static_cast<size_t>(size_)),
                            wire::Method::sign, static_cast<uint32_t>(parts_.size()));
     }
     for (Part& part : parts_) {
       std::vector<wire::SignRecord> records;
+      records.reserve(workers_);
       for (wire::PayloadReader& reader : readers) {
         records.push_back(reader.sign(part.slot.memory.numel()));
       }

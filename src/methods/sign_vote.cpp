@@ -55,7 +55,7 @@ bool pack_by_kernel(const at::Tensor& gradient, const at::Tensor& bits) {
   return finite;
 }
 
-bool pack_by_aten(const at::Tensor& gradient, at::Tensor bits) {
+bool pack_by_aten(const at::Tensor& gradient, const at::Tensor& bits) {
   bits.copy_(pack_bits(gradient >= 0));
   return at::isfinite(gradient).all().item<bool>();
 }
@@ -64,12 +64,13 @@ bool pack_by_aten(const at::Tensor& gradient, at::Tensor bits) {
 void count_by_kernel(const std::vector<at::Tensor>& voters, const at::Tensor& outcome) {
   at::parallel_for(0, outcome.numel(), kPieceBytes, [&](int64_t begin, int64_t end) {
     std::vector<const uint8_t*> ranges;
+    ranges.reserve(voters.size());
     for (const at::Tensor& voter : voters) ranges.push_back(bytes_of(voter) + begin);
     kernels::majority(ranges, {bytes_of(outcome) + begin, static_cast<size_t>(end - begin)});
   });
 }
 
-void count_by_aten(const std::vector<at::Tensor>& voters, at::Tensor outcome) {
+void count_by_aten(const std::vector<at::Tensor>& voters, const at::Tensor& outcome) {
   const int64_t elements = 8 * outcome.numel();
   at::Tensor votes = at::zeros({elements}, outcome.options().dtype(at::kInt));
   for (const at::Tensor& voter : voters) votes += unpack_bits(voter, elements);
