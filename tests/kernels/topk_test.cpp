@@ -218,5 +218,15 @@ TEST(TakeRounded, KeepsWhatTheRoundingLeft) {
   }
 }
 
+TEST(AddScaled, RoundsTheProductAndTheSum) {
+  std::vector<float> target{1.0F, 2.0F, 3.0F};
+  const Indices indices{0, 2};
+  const std::vector<float> values{0.1F, 1.0F};
+  const float third = 1.0F / 3;
+  add_scaled(target, indices, values, third);
+  const float product = 0.1F * third;
+  EXPECT_EQ(target, (std::vector<float>{1.0F + product, 2.0F, 3.0F + third}));
+}
+
 }  // namespace
 }  // namespace gradwire::kernels

@@ -43,7 +43,9 @@ std::vector<std::byte> topk_payload(ValueType type, const std::vector<std::uint3
   std::vector<std::byte> buffer(header_bytes + topk_bound(topk_shape, positions.size(), type) + 1);
   PayloadWriter writer(buffer, Method::topk, type);
   writer.topk(topk_shape, positions, values);
+  const std::size_t before = writer.size();
   writer.abstain();
+  EXPECT_EQ(writer.size(), before + 1);
   buffer.resize(writer.finish(0));
   return buffer;
 }
@@ -85,6 +87,7 @@ TEST(Payload, TopkRoundTrip) {
   const auto bytes = topk_payload(ValueType::fp32, positions, floats);
   PayloadReader reader(bytes, Method::topk, 2, ValueType::fp32);
   TopkRecord record = reader.topk(topk_shape);
+  EXPECT_EQ(reader.offset(), bytes.size() - 1);  // all but the record that abstains
   ASSERT_EQ(record.values.size(), 4U);
   std::vector<float> read(3);
   record.values.read(1, read);
