@@ -7,17 +7,6 @@
 #include "ddp/stopwatch.h"
 
 namespace gradwire {
-namespace {
-
-void announce(Leg& leg) {
-  {
-    const std::lock_guard lock(leg.mutex);
-    leg.all_launched = true;
-  }
-  leg.changed.notify_all();
-}
-
-}  // namespace
 
 LaterRounds::LaterRounds(const std::vector<c10::intrusive_ptr<c10d::ProcessGroup>>& groups) {
   for (const auto& group : groups) {
@@ -64,12 +53,21 @@ void LaterRounds::run(size_t index) {
       stage.waiting.pop_front();
     }
     bool goes_on = false;
+    std::exception_ptr error;
     try {
       goes_on = advance(*leg, *stage.group);
     } catch (...) {
-      leg->error = std::current_exception();
+      error = std::current_exception();
     }
-    goes_on ? enqueue(index + 1, std::move(leg)) : announce(*leg);
+    if (goes_on) {
+      enqueue(index + 1, std::move(leg));
+    } else {
+      // Let go of the leg first. Its end may need the Python interpreter (a collective keeps the
+      // state of the thread that launched it), which whoever stops this thread may be holding.
+      const auto all_launched = leg->all_launched;
+      leg.reset();
+      all_launched->announce(error);
+    }
   }
 }
 

@@ -12,6 +12,28 @@
 
 namespace gradwire {
 
+// Tells whoever completes a bucket that all rounds of a leg are launched.
+struct AllLaunched {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr error;
+
+  void announce(std::exception_ptr why) {
+    {
+      const std::lock_guard lock(mutex);
+      error = std::move(why);
+      done = true;
+    }
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return done; });
+    if (error) std::rethrow_exception(error);
+  }
+};
+
 // One exchange of one bucket on its way through its rounds.
 struct Leg {
   std::unique_ptr<Exchange> exchange;
@@ -25,12 +47,8 @@ struct Leg {
   double sent_bytes = 0;       // by all rounds
   double between_seconds = 0;  // spent by the method between rounds
 
-  // For legs of more than one round: whoever completes the bucket waits until all rounds are
-  // launched.
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool all_launched = false;
-  std::exception_ptr error;
+  // Apart from the leg, because it outlives it in the thread that announces: see LaterRounds::run.
+  std::shared_ptr<AllLaunched> all_launched = std::make_shared<AllLaunched>();
 };
 
 }  // namespace gradwire

@@ -138,11 +138,7 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket) {
 void Pipeline::wait_for(Leg& leg) {
   RECORD_FUNCTION("gradwire::wait", {});
   const Stopwatch stopwatch(stats_.wait_seconds);
-  if (leg.is_followed) {
-    std::unique_lock lock(leg.mutex);
-    leg.changed.wait(lock, [&] { return leg.all_launched; });
-  }
-  if (leg.error) std::rethrow_exception(leg.error);
+  if (leg.is_followed) leg.all_launched->wait();
   if (!leg.exhausted) leg.work->wait();
 }
 
