@@ -35,7 +35,8 @@ def attach(
         method: a name out of ``gradwire.methods()``.
         process_group: the group to communicate in; that of ``ddp`` by default.
         start_after: so many steps of plain all-reduce first.
-        grad_scaler: the ``torch.amp.GradScaler`` in use, if any.
+        grad_scaler: reserved; residuals do not follow a changing loss scale yet, so giving one is
+            refused.
         skip: names of parameters (glob patterns) that travel uncompressed.
         per_parameter: options, or another ``method``, by name of the parameter (glob patterns; the
             first match wins).
@@ -48,6 +49,11 @@ def attach(
     group = _group_of(ddp, process_group)
     try:
         _refuse_misuse(ddp)
+        if grad_scaler is not None:
+            raise RuntimeError(
+                "gradwire.attach: residuals do not follow a GradScaler's changing scale yet; "
+                "train in bf16 autocast without a GradScaler"
+            )
         request = _core.Request(
             method=_checked(method, str, "method"),
             options={name: _option(name, value) for name, value in options.items()},

@@ -222,6 +222,11 @@ def attach_delayed(worker: int) -> None:
     gradwire.attach(ddp, "acpsgd")
 
 
+def attach_with_scaler(worker: int) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "acpsgd", grad_scaler=torch.amp.GradScaler("cpu"))
+
+
 class FullyShardedDataParallel(nn.Module):
     pass
 
@@ -241,6 +246,7 @@ def attach_fsdp(worker: int) -> None:
         (attach_python_reducer, "python_reducer"),
         (attach_optimizer_in_backward, "optimizer in backward"),
         (attach_delayed, "delay_all_reduce_named_params"),
+        (attach_with_scaler, "GradScaler"),
         (attach_fsdp, "FSDP"),
     ],
 )
