@@ -100,10 +100,9 @@ TEST_P(SignFeedback, DropsNothing) {
   }
 }
 
-// The mean of T results is off by the residual over T. The residual stops growing when the scale
-// has risen to the largest element of the gradient: soon for a few elements, and the error falls
-// like 1/T; after tens of thousands of steps for thousands of normally distributed ones, and until
-// then it falls like the square root of that.
+// The mean of T results is off by the residual over T. For a few elements the residual soon stops
+// growing, and the error falls like 1/T. For thousands of normally distributed ones it was still
+// growing after 20,000 steps, and the error fell about like 1 over the square root of T.
 TEST_P(SignFeedback, ConvergesUnderConstantGradients) {
   const int workers = GetParam();
   const Shapes shapes = {{7}, {64, 48}};
