@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "ddp/collectives.h"
 #include "ddp/stopwatch.h"
-#include "gradwire/errors.h"
 
 namespace gradwire {
 namespace {
