@@ -11,6 +11,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "methods/factor_sum.h"
@@ -19,6 +21,14 @@
 
 namespace gradwire {
 namespace {
+
+// The factor times a power of two. Only its directions matter to the next step, whose A Q would
+// otherwise leave the range of fp32 where gradients are larger than 1e19 or smaller than 1e-19.
+at::Tensor with_largest_near_one(const at::Tensor& factor) {
+  int exponent = 0;
+  std::frexp(factor.abs().amax().item<float>(), &exponent);
+  return factor * std::ldexp(1.0, -std::clamp(exponent, -100, 100));
+}
 
 class PowersgdExchange final : public Exchange {
  public:
@@ -142,7 +152,7 @@ class PowersgdExchange final : public Exchange {
         at::Tensor matrix = state.as_matrix(result);
         multiply_factors(part.p, q, 1.0, matrix);
         state.p = part.p;
-        state.q = q;
+        state.q = with_largest_near_one(q);
       } else {
         cancel(part);
       }

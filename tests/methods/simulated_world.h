@@ -18,12 +18,12 @@ class SimulatedWorld {
  public:
   // Parameters are given by shape; they are called weight0, weight1, ...
   SimulatedWorld(const std::string& method, const OptionMap& options, int workers,
-                 const std::vector<std::vector<int64_t>>& shapes)
+                 const std::vector<std::vector<int64_t>>& shapes, at::ScalarType type = at::kFloat)
       : workers_(workers) {
     const MethodEntry& entry = find_method(method);
     const OptionMap complete = complete_options(entry, options);
     for (size_t i = 0; i < shapes.size(); ++i) {
-      parameters_.push_back({"weight" + std::to_string(i), at::zeros(shapes[i])});
+      parameters_.push_back({"weight" + std::to_string(i), at::zeros(shapes[i], type)});
     }
     for (int worker = 0; worker < workers; ++worker) {
       methods_.push_back(entry.create(complete));
@@ -65,6 +65,20 @@ class SimulatedWorld {
     }
     for (auto& exchange : exchanges) exchange->finish();
     return memory;
+  }
+
+  // As a new process does: everything but what is saved is forgotten.
+  void resume_from(SimulatedWorld& other) {
+    steps_ = other.steps_;
+    for (int worker = 0; worker < workers_; ++worker) {
+      for (size_t i = 0; i < parameters_.size(); ++i) {
+        if (states_[worker][i] == nullptr) continue;
+        const auto saved = other.states_[worker][i]->tensors();
+        for (auto& [name, tensor] : states_[worker][i]->tensors()) {
+          tensor.copy_(saved.at(name).clone());
+        }
+      }
+    }
   }
 
   // The residual of a worker's parameter, zeros where there is none.

@@ -1,0 +1,130 @@
+#include "cli/bench_method.h"
+
+#include <ATen/Parallel.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace gradwire::bench {
+namespace {
+
+// What the other workers, all with the same gradient as this one, would have sent.
+void communicate(Round& round) {
+  if (round.collective == Collective::all_reduce_sum) {
+    round.receive.mul_(kWorkers);
+    return;
+  }
+  const int64_t sent_to_each = round.collective == Collective::all_gather
+                                   ? round.send.numel()
+                                   : round.send.numel() / kWorkers;
+  round.receive.view({kWorkers, -1}).copy_(round.send.view(-1).narrow(0, 0, sent_to_each));
+}
+
+double status_bytes(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field + ":")) return 1024 * std::stod(line.substr(field.size() + 1));
+  }
+  throw std::runtime_error("/proc/self/status has no " + field);
+}
+
+// The next peak begins at what is in use now.
+void reset_peak() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+// How far an element of the result may be from the mean of equal gradients, relative to it, for a
+// method without a residual.
+double rounding_of(const Subject& subject) {
+  const auto dtype = subject.options.find("dtype");
+  const bool fp16 =
+      dtype != subject.options.end() && std::get<std::string>(dtype->second) == "fp16";
+  return fp16 ? 0x1p-11 : 0x1p-8;
+}
+
+}  // namespace
+
+MethodRun::MethodRun(Subject subject) : subject_(std::move(subject)) {
+  const MethodEntry& entry = find_method(subject_.method);
+  const OptionMap complete = complete_options(entry, subject_.options);
+  parameter_ = {"weight", at::zeros(subject_.shape)};
+  method_ = entry.create(complete);
+  state_ = method_->make_state(parameter_, complete);
+  scale_ = at::randn(subject_.shape).exp_();
+  gradient_ = at::empty(subject_.shape);
+  memory_ = at::empty(subject_.shape);
+}
+
+// Fresh noise in every step, of a magnitude that is an element's own: gradients of one layer differ
+// in scale from element to element, and from step to step mostly in their noise.
+void MethodRun::make_gradient() {
+  gradient_.normal_(0.1, 1).mul_(scale_);
+  if (subject_.reduces_slices) {
+    const at::Tensor slices = gradient_.view({kWorkers, -1});
+    slices.narrow(0, 1, kWorkers - 1).copy_(slices.narrow(0, 0, 1));
+  }
+  memory_.copy_(gradient_);
+}
+
+void MethodRun::step(std::optional<int> threads) {
+  make_gradient();
+  const size_t phase = static_cast<size_t>(steps_++) % subject_.phases.size();
+  const at::Tensor before = threads ? residual() : at::Tensor();
+  at::set_num_threads(threads.value_or(1));
+  auto exchange = method_->begin({{&parameter_, state_.get(), memory_}},
+                                 {.number = steps_, .worker = 0, .workers = kWorkers});
+  Round round;
+  const double encode = seconds_of([&] { round = exchange->start(); });
+  payload_bytes_ = static_cast<double>(exchange->payload_bytes().front());
+  double decode = 0;
+  for (std::optional<Round> next = round; next;) {
+    const at::Tensor& received = next->receive;
+    in_flight_bytes_ = static_cast<double>(
+        received.nbytes() + (received.is_alias_of(next->send) ? 0 : next->send.nbytes()));
+    communicate(*next);
+    decode += seconds_of([&] { next = exchange->next(); });
+  }
+  decode += seconds_of([&] { exchange->finish(); });
+  at::set_num_threads(1);
+  if (!threads) return;
+  timings_[{*threads, phase}].encode.add(encode);
+  timings_[{*threads, phase}].decode.add(decode);
+  verify(memory_, before);
+}
+
+void MethodRun::measure_memory() {
+  for (size_t i = 0; i < 2 * subject_.phases.size(); ++i) {
+    reset_peak();
+    const double before = status_bytes("VmRSS");
+    step();
+    extra_bytes_ = std::max(extra_bytes_, status_bytes("VmHWM") - before);
+  }
+}
+
+at::Tensor MethodRun::residual() const {
+  if (!state_->residual().defined()) return {};
+  return state_->residual().reshape(subject_.shape).clone();
+}
+
+void MethodRun::verify(const at::Tensor& result, const at::Tensor& before) {
+  double error = 0;
+  if (before.defined()) {
+    const at::Tensor accounted = result + residual() - before;
+    error = ((accounted - gradient_).norm() / gradient_.norm()).item<double>();
+  } else if (subject_.method == "sign") {
+    error = result.equal(at::where(gradient_ >= 0, 1.0, -1.0).to(at::kFloat)) ? 0 : 1;
+  } else {
+    // Anything beyond the rounding counts.
+    const at::Tensor beyond = (result - gradient_).abs() - gradient_.abs() * rounding_of(subject_);
+    error = (beyond.clamp_min(1e-7).norm() / gradient_.norm()).item<double>();
+  }
+  error_ = std::max(error_, error);
+  if (!(error < 1e-3)) {
+    throw std::runtime_error(subject_.name + ": the result is wrong by " + std::to_string(error) +
+                             " of the gradient");
+  }
+}
+
+}  // namespace gradwire::bench

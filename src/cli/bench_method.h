@@ -1,0 +1,76 @@
+#pragma once
+
+// One method at work on one parameter, timed and verified.
+
+#include <functional>
+#include <memory>
+
+#include "cli/bench_limits.h"
+#include "methods/registry.h"
+
+namespace gradwire::bench {
+
+constexpr int kWorkers = 4;  // whose payloads are decoded
+
+struct Timing {
+  Sample encode;
+  Sample decode;
+};
+
+// What a method is run on and held against.
+struct Subject {
+  std::string name;
+  std::string method;
+  OptionMap options = {};
+  std::vector<int64_t> shape;
+  // Steps that differ in kind take turns: the P and Q steps of ACP-SGD.
+  std::vector<std::string> phases = {""};
+  // Floating-point operations per element in a step's encoding and decoding, where they, not
+  // memory, are the limit.
+  double encode_flops = 0;
+  double decode_flops = 0;
+  // Each worker reduces a slice of its own: to know what the others would have made of theirs, all
+  // slices of the gradient are alike.
+  bool reduces_slices = false;
+};
+
+// Runs as worker 0 of several that all have the same gradient, so the result must be this worker's
+// own contribution, and what the method keeps back must be the rest of the gradient.
+class MethodRun {
+ public:
+  explicit MethodRun(Subject subject);
+
+  // One step; timed if `threads` is given.
+  void step(std::optional<int> threads = std::nullopt);
+
+  const Subject& subject() const { return subject_; }
+  const Timing& timing(int threads, size_t phase) const { return timings_.at({threads, phase}); }
+  // Largest over all timed steps, relative to the gradient's norm.
+  double error() const { return error_; }
+  double payload_bytes() const { return payload_bytes_; }
+  // Peak memory of a step beyond gradient and residual, and what of it the rounds' buffers were.
+  double extra_bytes() const { return extra_bytes_; }
+  double in_flight_bytes() const { return in_flight_bytes_; }
+  void measure_memory();
+
+ private:
+  void make_gradient();
+  at::Tensor residual() const;
+  void verify(const at::Tensor& result, const at::Tensor& before);
+
+  Subject subject_;
+  Parameter parameter_;
+  std::unique_ptr<Method> method_;
+  std::unique_ptr<ParameterState> state_;
+  at::Tensor scale_;     // of every element: what stays the same from step to step
+  at::Tensor gradient_;  // this step's
+  at::Tensor memory_;    // the bucket: the gradient, then the result
+  int64_t steps_ = 0;
+  std::map<std::pair<int, size_t>, Timing> timings_;
+  double error_ = 0;
+  double payload_bytes_ = 0;
+  double extra_bytes_ = 0;
+  double in_flight_bytes_ = 0;
+};
+
+}  // namespace gradwire::bench
