@@ -28,8 +28,13 @@ State to_state(const py::dict& dict) {
       state[name] = py::cast<at::Tensor>(value);
     } else if (py::isinstance<py::str>(value)) {
       state[name] = py::cast<std::string>(value);
-    } else {
+    } else if (py::isinstance<py::float_>(value)) {
+      state[name] = py::cast<double>(value);
+    } else if (py::isinstance<py::int_>(value)) {
       state[name] = py::cast<int64_t>(value);
+    } else {
+      throw std::invalid_argument("the state cannot be loaded: " + name +
+                                  " is neither a tensor nor a number nor a string");
     }
   }
   return state;
@@ -72,19 +77,45 @@ py::dict methods_to_python() {
   return result;
 }
 
+// The scale that a GradScaler keeps, or nothing before its first use. The function may be called
+// and dropped by threads that do not hold the interpreter.
+std::function<at::Tensor()> to_loss_scale(const py::object& get_scale) {
+  if (get_scale.is_none()) return {};
+  const std::shared_ptr<py::object> shared(new py::object(get_scale), [](py::object* object) {
+    const py::gil_scoped_acquire acquire;
+    delete object;
+  });
+  return [shared] {
+    const py::gil_scoped_acquire acquire;
+    const py::object scale = (*shared)();
+    return scale.is_none() ? at::Tensor() : py::cast<at::Tensor>(scale);
+  };
+}
+
+// What takes long, or waits for a step under way, waits without the interpreter: the step may need
+// it.
+template <typename Function>
+auto without_interpreter(const Function& function) {
+  const py::gil_scoped_release release;
+  return function();
+}
+
 std::shared_ptr<Attachment> attach(
     const std::shared_ptr<c10d::Reducer>& reducer,
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     const std::vector<std::pair<std::string, at::Tensor>>& parameters, const Request& request,
-    const py::function& make_group) {
+    const py::function& make_group, const std::vector<size_t>& bucket_caps,
+    const std::vector<bool>& expect_sparse) {
   std::vector<NamedParameter> named;
   for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
   // The interpreter is needed for moments only: the other workers are waited for without it.
   const py::gil_scoped_release release;
-  return Attachment::attach(reducer, group, named, request, [&] {
-    const py::gil_scoped_acquire acquire;
-    return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
-  });
+  return Attachment::attach(reducer, group, named, request,
+                            [&] {
+                              const py::gil_scoped_acquire acquire;
+                              return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
+                            },
+                            {.caps = bucket_caps, .expect_sparse = expect_sparse});
 }
 
 }  // namespace
@@ -99,23 +130,40 @@ PYBIND11_MODULE(_core, module) {
       .def(py::init([](std::string method, OptionMap options, int64_t start_after,
                        std::vector<std::string> skip,
                        std::vector<std::pair<std::string, OptionMap>> per_parameter,
-                       double handshake_timeout) {
+                       double handshake_timeout, const py::object& loss_scale) {
              return Request{.method = std::move(method),
                             .options = std::move(options),
                             .start_after = start_after,
                             .skip = std::move(skip),
                             .per_parameter = std::move(per_parameter),
                             .handshake_timeout = std::chrono::milliseconds(
-                                static_cast<int64_t>(handshake_timeout * 1000))};
+                                static_cast<int64_t>(handshake_timeout * 1000)),
+                            .loss_scale = to_loss_scale(loss_scale)};
            }),
            py::kw_only(), py::arg("method"), py::arg("options"), py::arg("start_after"),
-           py::arg("skip"), py::arg("per_parameter"), py::arg("handshake_timeout"));
+           py::arg("skip"), py::arg("per_parameter"), py::arg("handshake_timeout"),
+           py::arg("loss_scale"));
 
   py::class_<Attachment, std::shared_ptr<Attachment>>(module, "Attachment")
-      .def("state_dict", [](const Attachment& self) { return to_python(self.state()); })
+      .def("state_dict",
+           [](const Attachment& self) {
+             return to_python(without_interpreter([&] { return self.state(); }));
+           })
       .def("load_state_dict",
-           [](Attachment& self, const py::dict& state) { self.load_state(to_state(state)); })
-      .def("stats", [](const Attachment& self) { return to_python(self.stats()); });
+           [](Attachment& self, const py::dict& dict) {
+             const State state = to_state(dict);
+             without_interpreter([&] { self.load_state(state); });
+           })
+      .def("stats",
+           [](const Attachment& self) {
+             return to_python(without_interpreter([&] { return self.stats(); }));
+           })
+      .def("divide_by_active_workers", &Attachment::divide_by_active_workers);
+
+  py::class_<StateMerger>(module, "StateMerger")
+      .def(py::init<>())
+      .def("add", [](StateMerger& self, const py::dict& state) { self.add(to_state(state)); })
+      .def("merged", [](const StateMerger& self) { return to_python(self.merged()); });
 
   module.def("attach", &attach);
   module.def("announce_failure", &Attachment::announce_failure, NoLock());

@@ -1,17 +1,16 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gradwire/export.h"
 #include "gradwire/options.h"
+#include "gradwire/state.h"
 #include "gradwire/stats.h"
 
 namespace gradwire {
@@ -21,17 +20,25 @@ struct NamedParameter {
   at::Tensor tensor;
 };
 
-// This worker's state: plain tensors, numbers and strings under keys that carry the worker.
-using State = std::map<std::string, c10::IValue>;
-
 using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
 
+// How the Reducer was told to fill its buckets.
+struct BucketRules {
+  std::vector<size_t> caps = {};  // bytes of the first bucket, of the second, ...; the last goes on
+  std::vector<bool> expect_sparse = {};  // one per parameter of the Reducer; empty: none
+};
+
+class BucketLayout;
 class Pipeline;
 
 // The expert part: compression attached to a Reducer, DDP's or one's own. Both the Python attach()
 // and the C++ DistributedDataParallel are built on it.
 class GRADWIRE_EXPORT Attachment {
  public:
+  ~Attachment();
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
+
   // Agrees with the other workers of the group on method, options and parameters, then makes every
   // later backward of the reducer go through the method. Collective; once, before the first
   // backward.
@@ -42,19 +49,28 @@ class GRADWIRE_EXPORT Attachment {
   static std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,
                                             const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const std::vector<NamedParameter>& parameters,
-                                            const Request& request, const MakeGroup& make_group);
+                                            const Request& request, const MakeGroup& make_group,
+                                            const BucketRules& rules = {});
 
   // Tells the other workers, which wait in attach(), that this one will not come.
   static void announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                const std::string& reason);
 
+  // Between steps. A state that does not fit is refused with a std::invalid_argument that names the
+  // difference, and changes nothing. Loading restores the Reducer's buckets too, so it comes before
+  // the first forward.
   State state() const;
   void load_state(const State& state);
   Stats stats() const;
 
+  // Under DDP's join: from now on divide by the number of workers that still have data, instead of
+  // by that of all workers. The same on all workers.
+  void divide_by_active_workers(bool value);
+
  private:
-  explicit Attachment(std::shared_ptr<Pipeline> pipeline);
+  Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout);
   std::shared_ptr<Pipeline> pipeline_;
+  std::unique_ptr<BucketLayout> layout_;
 };
 
 }  // namespace gradwire

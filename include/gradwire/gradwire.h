@@ -9,8 +9,9 @@
 // What it can do and what it did.
 #include "gradwire/methods.h"  // methods(): every method with its options
 #include "gradwire/options.h"  // Options
+#include "gradwire/state.h"    // State: what to save for an exact resume; StateMerger
 #include "gradwire/stats.h"    // Stats: bytes, ratios, seconds
 
 // For experts: compression on a c10d::Reducer of one's own.
-#include "gradwire/attachment.h"  // Attachment, State
+#include "gradwire/attachment.h"  // Attachment
 #include "gradwire/errors.h"      // PeerError

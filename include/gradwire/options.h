@@ -1,7 +1,10 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +32,11 @@ struct Request {
 
   // How long to wait for the slowest worker to attach.
   std::chrono::milliseconds handshake_timeout = std::chrono::minutes(5);
+
+  // What the loss is multiplied by at present, as a tensor of one element that is updated in place
+  // (that of a GradScaler), or an undefined tensor as long as there is none. Residuals follow it.
+  // Called in backward until it gives a tensor.
+  std::function<at::Tensor()> loss_scale = {};
 };
 
 // The same for C++, with the compiler checking names and types:
@@ -52,6 +60,7 @@ struct Options {
   std::vector<std::string> skip = {};
   std::vector<std::pair<std::string, OptionMap>> per_parameter = {};
   std::chrono::milliseconds handshake_timeout = std::chrono::minutes(5);
+  std::function<at::Tensor()> loss_scale = {};  // see Request
 
   GRADWIRE_EXPORT operator Request() const;
 };

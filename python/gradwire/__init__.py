@@ -10,5 +10,6 @@ import torch  # noqa: F401  (loads the libraries that _core needs)
 
 from gradwire._attach import Attachment, attach
 from gradwire._core import __version__, methods
+from gradwire._state import merge, save
 
-__all__ = ["Attachment", "__version__", "attach", "methods"]
+__all__ = ["Attachment", "__version__", "attach", "merge", "methods", "save"]

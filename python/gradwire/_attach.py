@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -35,8 +35,8 @@ def attach(
         method: a name out of ``gradwire.methods()``.
         process_group: the group to communicate in; that of ``ddp`` by default.
         start_after: so many steps of plain all-reduce first.
-        grad_scaler: reserved; residuals do not follow a changing loss scale yet, so giving one is
-            refused.
+        grad_scaler: the GradScaler of the training loop, if there is one: what a method keeps back
+            follows its changing scale.
         skip: names of parameters (glob patterns) that travel uncompressed.
         per_parameter: options, or another ``method``, by name of the parameter (glob patterns; the
             first match wins).
@@ -49,11 +49,6 @@ def attach(
     group = _group_of(ddp, process_group)
     try:
         _refuse_misuse(ddp)
-        if grad_scaler is not None:
-            raise RuntimeError(
-                "gradwire.attach: residuals do not follow a GradScaler's changing scale yet; "
-                "train in bf16 autocast without a GradScaler"
-            )
         request = _core.Request(
             method=_checked(method, str, "method"),
             options={name: _option(name, value) for name, value in options.items()},
@@ -64,6 +59,7 @@ def attach(
                 for pattern, entry in (per_parameter or {}).items()
             ],
             handshake_timeout=handshake_timeout,
+            loss_scale=_loss_scale_of(grad_scaler),
         )
     except Exception as error:
         # The others are waiting for this worker, and would wait in vain.
@@ -71,9 +67,16 @@ def attach(
             _core.announce_failure(group, str(error))
         raise
     attachment = _core.attach(
-        ddp.reducer, group, _parameters_of(ddp), request, lambda: _further_group(group)
+        ddp.reducer,
+        group,
+        _parameters_of(ddp),
+        request,
+        lambda: _further_group(group),
+        _bucket_caps(ddp),
+        _expect_sparse(ddp),
     )
     ddp._gradwire = attachment
+    _follow_join(ddp, attachment)
     return attachment
 
 
@@ -102,6 +105,46 @@ def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor
         for name, parameter in ddp.module.named_parameters()
         if name not in ddp.parameters_to_ignore
     ]
+
+
+def _bucket_caps(ddp: DistributedDataParallel) -> list[int]:
+    """What the Reducer will fill its buckets up to when it makes them anew."""
+    config = ddp._bucket_config
+    return list(config.per_bucket_bytes_caps) or [
+        config.first_bucket_bytes_cap,
+        config.bucket_bytes_cap,
+    ]
+
+
+def _expect_sparse(ddp: DistributedDataParallel) -> list[bool]:
+    """For every parameter of the Reducer, whether DDP expects its gradient to be sparse."""
+    sparse = {
+        id(module.weight)
+        for module in ddp.module.modules()
+        if isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) and module.sparse
+    }
+    return [id(p) in sparse for p in ddp._module_parameters if p.requires_grad]
+
+
+def _follow_join(ddp: DistributedDataParallel, attachment: Attachment) -> None:
+    """Learn which division `ddp.join` was asked for, which DDP does not tell hooks."""
+    original = ddp.join_hook
+
+    def join_hook(**kwargs: Any) -> Any:
+        by_initial = kwargs.get("divide_by_initial_world_size", True)
+        attachment.divide_by_active_workers(not by_initial)
+        return original(**kwargs)
+
+    ddp.join_hook = join_hook
+
+
+def _loss_scale_of(scaler: torch.amp.GradScaler | None) -> Callable[[], Any] | None:
+    if scaler is None:
+        return None
+    if not isinstance(scaler, torch.amp.GradScaler):
+        raise ValueError(f"grad_scaler must be a torch.amp.GradScaler; got {scaler!r}")
+    # It has no scale before its first use; from then on it changes the same tensor.
+    return (lambda: scaler._scale) if scaler.is_enabled() else None
 
 
 def _checked(value: Any, kind: type, name: str) -> Any:

@@ -2,20 +2,24 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ddp/bucket_layout.h"
 #include "ddp/handshake.h"
 #include "ddp/hook.h"
 #include "ddp/pipeline.h"
 #include "ddp/plain_group.h"
+#include "ddp/saved_state.h"
 
 namespace gradwire {
 
-Attachment::Attachment(std::shared_ptr<Pipeline> pipeline) : pipeline_(std::move(pipeline)) {}
+Attachment::Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout)
+    : pipeline_(std::move(pipeline)), layout_(std::move(layout)) {}
+Attachment::~Attachment() = default;
 
 std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reducer>& reducer,
                                                const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                const std::vector<NamedParameter>& parameters,
-                                               const Request& request,
-                                               const MakeGroup& make_group) {
+                                               const Request& request, const MakeGroup& make_group,
+                                               const BucketRules& rules) {
   std::vector<Parameter> ours;
   for (const NamedParameter& parameter : parameters)
     ours.push_back({parameter.name, parameter.tensor});
@@ -31,6 +35,7 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   handshake.agree(describe(request, ours), request.handshake_timeout);
   handshake.agree_on_simd_target();
 
+  auto layout = std::make_unique<BucketLayout>(reducer, ours, rules);
   auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan));
   pipeline->make_later_rounds(make_group);
   if (pipeline->is_plain()) {
@@ -38,7 +43,7 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   } else {
     reducer->register_comm_hook(std::make_unique<Hook>(pipeline));
   }
-  return std::shared_ptr<Attachment>(new Attachment(std::move(pipeline)));
+  return std::shared_ptr<Attachment>(new Attachment(std::move(pipeline), std::move(layout)));
 }
 
 void Attachment::announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
@@ -46,8 +51,26 @@ void Attachment::announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& 
   Handshake(*group).fail(reason);
 }
 
-State Attachment::state() const { return pipeline_->state(); }
-void Attachment::load_state(const State& state) { pipeline_->load_state(state); }
+State Attachment::state() const {
+  State state = pipeline_->state();
+  state["buckets"] = layout_->next();
+  return saved_state::with_worker(state, pipeline_->group()->getRank());
+}
+
+// Everything is checked before anything is changed.
+void Attachment::load_state(const State& state) {
+  const int worker = pipeline_->group()->getRank();
+  const State saved = saved_state::without_worker(state, worker);
+  saved_state::check_fits(saved_state::without_worker(this->state(), worker), saved);
+  layout_->check(saved.at("buckets"));
+  layout_->restore(saved.at("buckets").toTensor());
+  pipeline_->load_state(saved);
+}
+
+void Attachment::divide_by_active_workers(bool value) {
+  pipeline_->divide_by_active_workers(value);
+}
+
 Stats Attachment::stats() const { return pipeline_->stats(); }
 
 }  // namespace gradwire

@@ -30,6 +30,11 @@ void launch(Leg& leg, Round round, c10d::ProcessGroup& group) {
   leg.round = std::move(round);
   leg.sent_bytes += static_cast<double>(wire_bytes(leg.round.send)) *
                     sent_multiplier(leg.round.collective, group.getSize());
+  leg.span = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
+  if (leg.span->isActive()) {
+    leg.span->_setAsync();  // it may end on another thread
+    leg.span->before("gradwire::collective");
+  }
   leg.work = start(group, leg.round);
 }
 

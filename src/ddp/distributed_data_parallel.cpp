@@ -27,7 +27,9 @@ std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module
   return trainable;
 }
 
-std::set<const c10::TensorImpl*> sparse_weights(const torch::nn::Module& module) {
+// For every parameter, whether its gradient will be sparse.
+std::vector<bool> expects_sparse(const torch::nn::Module& module,
+                                 const std::vector<NamedParameter>& parameters) {
   std::set<const c10::TensorImpl*> weights;
   for (const auto& part : module.modules()) {
     if (const auto* embedding = part->as<torch::nn::Embedding>();
@@ -39,21 +41,23 @@ std::set<const c10::TensorImpl*> sparse_weights(const torch::nn::Module& module)
       weights.insert(bag->weight.unsafeGetTensorImpl());
     }
   }
-  return weights;
+  std::vector<bool> expects;
+  for (const NamedParameter& parameter : parameters) {
+    expects.push_back(weights.contains(parameter.tensor.unsafeGetTensorImpl()));
+  }
+  return expects;
 }
 
 std::shared_ptr<c10d::Reducer> make_reducer(const torch::nn::Module& module,
                                             const std::vector<NamedParameter>& parameters,
                                             const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const DataParallelOptions& options) {
-  const auto sparse = sparse_weights(module);
   std::vector<at::Tensor> tensors;
-  std::vector<bool> expect_sparse;
+  const std::vector<bool> expect_sparse = expects_sparse(module, parameters);
   std::unordered_map<size_t, std::string> names;
   for (const NamedParameter& parameter : parameters) {
     names[tensors.size()] = parameter.name;
     tensors.push_back(parameter.tensor);
-    expect_sparse.push_back(sparse.contains(parameter.tensor.unsafeGetTensorImpl()));
   }
   const size_t cap = bytes_of(options.bucket_cap_mb);
   const size_t first_cap = bytes_of(options.first_bucket_cap_mb);
@@ -87,8 +91,10 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
                                          /*static_graph=*/false);
   reducer_->set_logger(logger_);
   // Agree before the first collective: it could not succeed with unlike models.
-  attachment_ = Attachment::attach(reducer_, group_, parameters, request,
-                                   [this] { return make_further_group(*group_); });
+  attachment_ = Attachment::attach(
+      reducer_, group_, parameters, request, [this] { return make_further_group(*group_); },
+      {.caps = {bytes_of(options_.first_bucket_cap_mb), bytes_of(options_.bucket_cap_mb)},
+       .expect_sparse = expects_sparse(*module_, parameters)});
 
   std::vector<at::Tensor> everything;
   for (const at::Tensor& parameter : module_->parameters())

@@ -15,10 +15,11 @@ bool has_joined() { return torch::autograd::get_current_graph_task_id() == -1; }
 // backend's own threads, which are few and needed for the collectives still to come.
 c10::intrusive_ptr<c10::ivalue::Future> Hook::runHook(c10d::GradBucket& bucket) {
   if (bucket.getIndex() == 0) under_way_.clear();  // of a backward that an exception cut short
-  std::unique_ptr<Passage> passage = pipeline_->launch(bucket);
+  const bool joined = has_joined();
+  std::unique_ptr<Passage> passage = pipeline_->launch(bucket, joined);
   const int64_t ticket = next_ticket_++;
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-  if (has_joined()) {
+  if (joined) {
     // parseHookResult never comes here, but the state must go on with the others'.
     pipeline_->complete(*passage);
   } else {

@@ -72,7 +72,7 @@ void LaterRounds::run(size_t index) {
 }
 
 bool LaterRounds::advance(Leg& leg, c10d::ProcessGroup& group) {
-  leg.work->wait();
+  leg.wait();
   std::optional<Round> round;
   {
     RECORD_FUNCTION("gradwire::encode", {});

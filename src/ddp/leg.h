@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/record_function.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <condition_variable>
@@ -43,9 +44,16 @@ struct Leg {
 
   Round round;  // the last one launched
   c10::intrusive_ptr<c10d::Work> work;
+  std::unique_ptr<at::RecordFunction> span;  // from launch to the end of the wait, for profilers
   bool exhausted = false;      // the method has seen its last round complete
   double sent_bytes = 0;       // by all rounds
   double between_seconds = 0;  // spent by the method between rounds
+
+  // Waits for the round under way.
+  void wait() {
+    work->wait();
+    span.reset();
+  }
 
   // Apart from the leg, because it outlives it in the thread that announces: see LaterRounds::run.
   std::shared_ptr<AllLaunched> all_launched = std::make_shared<AllLaunched>();

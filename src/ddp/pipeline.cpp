@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "ddp/collectives.h"
+#include "ddp/saved_state.h"
 #include "ddp/stopwatch.h"
+#include "gradwire/errors.h"
 
 namespace gradwire {
 namespace {
@@ -21,6 +22,29 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& flat) {
           ? flat.as_strided(parameter.sizes(), parameter.strides(), flat.storage_offset())
           : flat.view(parameter.sizes());
   return strided.is_complex() ? at::view_as_real(strided) : strided;
+}
+
+std::string explain_failure(int64_t step, const std::string& cause) {
+  return "gradwire: in step " + std::to_string(step) +
+         " the exchange of gradients with the other workers failed; one of them has probably ended "
+         "or lost its connection. The gradients of this step are not complete: start all workers "
+         "again from the last checkpoint. The backend says: " +
+         cause;
+}
+
+// Calls a function that communicates. What a backend says when a worker is gone ("Connection closed
+// by peer") tells its user little.
+template <typename Function>
+void with_other_workers(int64_t step, const Function& function) {
+  try {
+    function();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw PeerError(explain_failure(step, error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    throw PeerError(explain_failure(step, error.what()));
+  }
 }
 
 }  // namespace
@@ -38,12 +62,37 @@ Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Par
   }
 }
 
-// The Reducer launches the buckets of a step in ascending order, so one that does not ascend begins
-// the next step. Neither "the last bucket" nor the autograd graph would do: the last may be left
-// out (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
-void Pipeline::advance_step(size_t bucket) {
-  if (stats_.steps == 0 || bucket <= last_bucket_) ++stats_.steps;
-  last_bucket_ = bucket;
+void Pipeline::begin_step(bool has_joined) {
+  ++stats_.steps;
+  follow_loss_scale();
+  count_active_workers(has_joined);
+}
+
+// Residuals are in units of the last step's loss scale: where the scale has changed, so do they.
+void Pipeline::follow_loss_scale() {
+  if (!request_.loss_scale) return;
+  if (!loss_scale_tensor_.defined()) loss_scale_tensor_ = request_.loss_scale();
+  if (!loss_scale_tensor_.defined()) return;
+  const auto scale = loss_scale_tensor_.item<double>();
+  if (scale == loss_scale_) return;
+  for (const Treatment& treatment : plan_.treatments) {
+    if (treatment.state == nullptr) continue;
+    for (auto& [name, tensor] : treatment.state->tensors()) {
+      if (name == "residual") tensor.mul_(scale / loss_scale_);
+    }
+  }
+  loss_scale_ = scale;
+}
+
+void Pipeline::count_active_workers(bool has_joined) {
+  active_.reset();
+  if (!divides_by_active_) return;
+  active_ = std::make_shared<ActiveWorkers>();
+  active_->count =
+      at::full({1}, has_joined ? 0 : 1,
+               parameters_.front().tensor.options().dtype(at::kFloat).requires_grad(false));
+  std::vector<at::Tensor> tensors = {active_->count};
+  active_->work = group_->allreduce(tensors);
 }
 
 std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& bucket) {
@@ -103,7 +152,8 @@ void Pipeline::count(const Leg& leg) {
 std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots) {
   const Step step{.number = stats_.steps - request_.start_after,
                   .worker = group_->getRank(),
-                  .workers = group_->getSize()};
+                  .workers = group_->getSize(),
+                  .loss_scale = static_cast<float>(loss_scale_)};
   Method& method = *plan_.carriers[carrier];
   auto leg = std::make_shared<Leg>();
   leg->slots = slots;
@@ -115,19 +165,24 @@ std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots
     const Stopwatch stopwatch(stats_.encode_seconds);
     round = leg->exchange->start();
   }
-  gradwire::launch(*leg, std::move(round), *group_);
+  with_other_workers(stats_.steps, [&] { gradwire::launch(*leg, std::move(round), *group_); });
   leg->is_followed = leg->rounds_left > 0;
   if (leg->is_followed) later_rounds_->follow(leg);
   return leg;
 }
 
-std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket) {
+std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joined) {
   const at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
-  advance_step(bucket.getIndex());
+  // The Reducer launches the buckets of a step in ascending order, so one that does not ascend
+  // begins the next step. Neither "the last bucket" nor the autograd graph would do: the last may
+  // be left out (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
+  if (stats_.steps == 0 || bucket.getIndex() <= last_bucket_) begin_step(has_joined);
+  last_bucket_ = bucket.getIndex();
   std::vector<std::vector<Slot>> groups = slots_by_carrier(bucket);
   auto passage = std::make_unique<Passage>();
   passage->buffer = bucket.getBufferRef();
+  passage->active = active_;
   for (size_t carrier = 0; carrier < groups.size(); ++carrier) {
     if (groups[carrier].empty()) continue;
     passage->legs.push_back(start_leg(carrier, std::move(groups[carrier])));
@@ -138,8 +193,10 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket) {
 void Pipeline::wait_for(Leg& leg) {
   RECORD_FUNCTION("gradwire::wait", {});
   const Stopwatch stopwatch(stats_.wait_seconds);
-  if (leg.is_followed) leg.all_launched->wait();
-  if (!leg.exhausted) leg.work->wait();
+  with_other_workers(stats_.steps, [&] {
+    if (leg.is_followed) leg.all_launched->wait();
+    if (!leg.exhausted) leg.wait();
+  });
 }
 
 void Pipeline::complete(Passage& passage) {
@@ -154,6 +211,11 @@ void Pipeline::complete(Passage& passage) {
     }
     leg->exchange->finish();
     count(*leg);
+  }
+  if (passage.active != nullptr) {
+    // The methods have divided by the number of all workers.
+    passage.active->work->wait();
+    passage.buffer.mul_(group_->getSize() / passage.active->count.item<double>());
   }
 }
 
@@ -182,53 +244,32 @@ Stats Pipeline::stats() const {
   return stats;
 }
 
-std::string Pipeline::key_of(const std::string& rest) const {
-  return "worker" + std::to_string(group_->getRank()) + "/" + rest;
-}
-
 State Pipeline::state() const {
   const std::lock_guard lock(mutex_);
   State state;
-  state[key_of("method")] = request_.method;
-  state[key_of("workers")] = static_cast<int64_t>(group_->getSize());
-  state[key_of("steps")] = stats_.steps;
+  state["format"] = saved_state::kFormat;
+  state["method"] = request_.method;
+  state["workers"] = static_cast<int64_t>(group_->getSize());
+  state["steps"] = stats_.steps;
+  state["loss_scale"] = loss_scale_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
+    state[parameters_[i].name + "/treatment"] = plan_.describe(i);
     if (plan_.treatments[i].state == nullptr) continue;
     for (const auto& [name, tensor] : plan_.treatments[i].state->tensors()) {
-      state[key_of(parameters_[i].name + "/" + name)] = tensor.clone();
+      state[parameters_[i].name + "/" + name] = tensor.clone();
     }
   }
   return state;
 }
 
 void Pipeline::load_state(const State& state) {
-  const State current = this->state();
-  // Everything is checked before anything is changed.
-  for (const auto& [key, value] : current) {
-    const auto saved = state.find(key);
-    if (saved == state.end())
-      throw std::invalid_argument("the state to load has no \"" + key + "\"");
-    if (value.isTensor() && (!saved->second.isTensor() ||
-                             saved->second.toTensor().sizes() != value.toTensor().sizes())) {
-      throw std::invalid_argument("the state to load has another shape of \"" + key + "\"");
-    }
-    if (value.isString() && saved->second.toStringRef() != value.toStringRef()) {
-      throw std::invalid_argument("the state to load is of method \"" +
-                                  saved->second.toStringRef() + "\", not \"" + value.toStringRef() +
-                                  "\"");
-    }
-  }
-  for (const auto& [key, value] : state) {
-    if (!current.contains(key)) {
-      throw std::invalid_argument("the state to load has a \"" + key + "\" that belongs nowhere");
-    }
-  }
   const std::lock_guard lock(mutex_);
-  stats_.steps = state.at(key_of("steps")).toInt();
+  stats_.steps = state.at("steps").toInt();
+  loss_scale_ = state.at("loss_scale").toDouble();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (plan_.treatments[i].state == nullptr) continue;
     for (auto& [name, tensor] : plan_.treatments[i].state->tensors()) {
-      tensor.copy_(state.at(key_of(parameters_[i].name + "/" + name)).toTensor());
+      tensor.copy_(state.at(parameters_[i].name + "/" + name).toTensor());
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -17,10 +18,17 @@
 
 namespace gradwire {
 
+// How many workers still have data in a step, under DDP's join: their sum, under way.
+struct ActiveWorkers {
+  at::Tensor count;
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
 // One bucket on its way: the first rounds of all its exchanges are under way when it is made.
 struct Passage {
   at::Tensor buffer;
   std::vector<std::shared_ptr<Leg>> legs;
+  std::shared_ptr<ActiveWorkers> active;  // null: all
 };
 
 class Pipeline {
@@ -34,25 +42,29 @@ class Pipeline {
   bool is_plain() const { return plan_.is_plain(); }
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
 
-  // Encodes the bucket and launches its collectives.
-  std::unique_ptr<Passage> launch(c10d::GradBucket& bucket);
+  // Encodes the bucket and launches its collectives. A worker that has run out of data (DDP's join)
+  // takes part with a bucket of zeros.
+  std::unique_ptr<Passage> launch(c10d::GradBucket& bucket, bool has_joined);
   // Waits for them and decodes: the bucket's buffer then holds the result.
   void complete(Passage& passage);
 
   // For a model that travels uncompressed and whose buckets do not come through here.
   void count_plain(bool begins_step, const at::Tensor& buffer);
 
+  // Without the worker in the keys; see saved_state.h. Loads only what fits.
   State state() const;
   void load_state(const State& state);
   Stats stats() const;
+  void divide_by_active_workers(bool value) { divides_by_active_ = value; }
 
  private:
-  void advance_step(size_t bucket);
+  void begin_step(bool has_joined);
+  void follow_loss_scale();
+  void count_active_workers(bool has_joined);
   std::vector<std::vector<Slot>> slots_by_carrier(c10d::GradBucket& bucket);
   std::shared_ptr<Leg> start_leg(size_t carrier, std::vector<Slot> slots);
   void wait_for(Leg& leg);
   void count(const Leg& leg);
-  std::string key_of(const std::string& rest) const;
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<Parameter> parameters_;
@@ -61,10 +73,14 @@ class Pipeline {
   std::unordered_map<const c10::TensorImpl*, size_t> index_of_;
 
   std::unique_ptr<LaterRounds> later_rounds_;
+  std::atomic<bool> divides_by_active_ = false;
+  at::Tensor loss_scale_tensor_;
 
   mutable std::mutex mutex_;  // guards what follows: stats() may be called from any thread
   Stats stats_;
   size_t last_bucket_ = 0;
+  double loss_scale_ = 1;                  // of the last step: what the residuals are in
+  std::shared_ptr<ActiveWorkers> active_;  // of this step
 };
 
 }  // namespace gradwire

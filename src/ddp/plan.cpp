@@ -131,7 +131,8 @@ Options::operator Request() const {
                   .start_after = start_after,
                   .skip = skip,
                   .per_parameter = per_parameter,
-                  .handshake_timeout = handshake_timeout};
+                  .handshake_timeout = handshake_timeout,
+                  .loss_scale = loss_scale};
   const auto add = [&](const char* name, const auto& value) {
     if (value) request.options[name] = *value;
   };

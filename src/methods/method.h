@@ -70,6 +70,7 @@ struct Step {
   int64_t number = 0;  // of compressed steps, from 1; the same on all workers
   int worker = 0;
   int workers = 1;
+  float loss_scale = 1;  // what the gradients have been multiplied by
 };
 
 // What a tensor takes up on the wire.

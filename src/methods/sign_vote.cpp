@@ -1,5 +1,6 @@
 // Sign-SGD by majority vote (mode "vote"): the result is the sign that most workers' gradients
-// have, times vote_scale. A tie counts as +1. No residual.
+// have, times vote_scale and the loss scale, which will be divided out. A tie counts as +1. No
+// residual.
 //
 //   round 1, all-to-all:  each worker sends every worker that one's slice of the sign bits
 //   round 2, all-gather:  each worker counts the votes on its slice and sends the outcome to all
@@ -94,7 +95,7 @@ void expand_by_aten(const at::Tensor& bits, float scale, const at::Tensor& resul
 class SignVoteExchange final : public Exchange {
  public:
   SignVoteExchange(std::vector<Slot> slots, const Step& step, float scale)
-      : step_(step), scale_(scale) {
+      : step_(step), scale_(scale * step.loss_scale) {
     for (Slot& slot : slots) {
       const bool kernels = static_cast<StatelessParameter*>(slot.state)->kernels;
       const auto length = static_cast<int64_t>(kernels::sign_bytes(slot.memory.numel()));

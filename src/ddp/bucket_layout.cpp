@@ -1,0 +1,120 @@
+#include "ddp/bucket_layout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace gradwire {
+namespace {
+
+using Buckets = std::vector<std::vector<size_t>>;
+
+at::Tensor to_tensor(const Buckets& buckets) {
+  std::vector<int64_t> numbers;
+  for (const auto& bucket : buckets) {
+    numbers.push_back(static_cast<int64_t>(bucket.size()));
+    numbers.insert(numbers.end(), bucket.begin(), bucket.end());
+  }
+  return at::tensor(numbers, at::kLong);
+}
+
+// Throws where the numbers are no layout of so many parameters.
+Buckets to_buckets(const at::Tensor& tensor, size_t parameters) {
+  const auto fail = [] {
+    throw std::invalid_argument(
+        "the state cannot be loaded: \"buckets\" is not a layout of this model's parameters");
+  };
+  if (tensor.scalar_type() != at::kLong || tensor.dim() != 1) fail();
+  const at::Tensor host = tensor.cpu().contiguous();
+  const std::span<const int64_t> numbers(host.const_data_ptr<int64_t>(),
+                                         static_cast<size_t>(host.numel()));
+  Buckets buckets;
+  std::set<int64_t> seen;
+  for (size_t i = 0; i < numbers.size();) {
+    const int64_t count = numbers[i++];
+    if (count <= 0 || static_cast<size_t>(count) > numbers.size() - i) fail();
+    auto& bucket = buckets.emplace_back();
+    for (const int64_t index : numbers.subspan(i, static_cast<size_t>(count))) {
+      if (index < 0 || static_cast<size_t>(index) >= parameters || !seen.insert(index).second) {
+        fail();
+      }
+      bucket.push_back(static_cast<size_t>(index));
+    }
+    i += static_cast<size_t>(count);
+  }
+  if (seen.size() != parameters) fail();
+  return buckets;
+}
+
+}  // namespace
+
+BucketLayout::BucketLayout(const std::shared_ptr<c10d::Reducer>& reducer,
+                           const std::vector<Parameter>& parameters, BucketRules rules)
+    : reducer_(reducer), rules_(std::move(rules)) {
+  std::set<const c10::TensorImpl*> known;
+  for (const c10d::GradBucket& bucket : reducer->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    for (const at::Tensor& tensor : bucket.getParameters()) {
+      known.insert(tensor.unsafeGetTensorImpl());
+    }
+  }
+  for (const Parameter& parameter : parameters) {
+    if (known.contains(parameter.tensor.unsafeGetTensorImpl())) {
+      parameters_.push_back(parameter.tensor);
+    }
+  }
+}
+
+BucketLayout::Buckets BucketLayout::current(c10d::Reducer& reducer) const {
+  std::unordered_map<const c10::TensorImpl*, size_t> index_of;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    index_of[parameters_[i].unsafeGetTensorImpl()] = i;
+  }
+  Buckets buckets;
+  for (const c10d::GradBucket& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
+    auto& indices = buckets.emplace_back();
+    for (const at::Tensor& tensor : bucket.getParameters()) {
+      indices.push_back(index_of.at(tensor.unsafeGetTensorImpl()));
+    }
+  }
+  return buckets;
+}
+
+// As Reducer::rebuild_buckets() will do it.
+BucketLayout::Buckets BucketLayout::coming(const c10d::Reducer& reducer) const {
+  const std::vector<int64_t> ready_times = reducer.get_backward_stats();
+  std::vector<int64_t> order(parameters_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int64_t index) { return ready_times.at(index); });
+  std::vector<at::Tensor> tensors;
+  for (const int64_t index : order) tensors.push_back(parameters_[index]);
+  return std::get<0>(
+      c10d::compute_bucket_assignment_by_size(tensors, rules_.caps, rules_.expect_sparse, order));
+}
+
+at::Tensor BucketLayout::next() const {
+  const auto reducer = reducer_.lock();
+  if (reducer == nullptr) throw std::runtime_error("the model that was attached to is gone");
+  const std::vector<int64_t> ready_times = reducer->get_backward_stats();
+  const bool has_run = std::ranges::any_of(ready_times, [](int64_t time) { return time != 0; });
+  const bool changes = has_run && reducer->should_rebuild_buckets() && !rules_.caps.empty();
+  return to_tensor(changes ? coming(*reducer) : current(*reducer));
+}
+
+void BucketLayout::check(const c10::IValue& saved) const {
+  if (!saved.isTensor()) {
+    throw std::invalid_argument("the state cannot be loaded: \"buckets\" is not a tensor");
+  }
+  to_buckets(saved.toTensor(), parameters_.size());
+}
+
+void BucketLayout::restore(const at::Tensor& saved) const {
+  const auto reducer = reducer_.lock();
+  if (reducer == nullptr) throw std::runtime_error("the model that was attached to is gone");
+  const Buckets buckets = to_buckets(saved, parameters_.size());
+  if (buckets != current(*reducer)) reducer->initialize_buckets(buckets);
+}
+
+}  // namespace gradwire

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <memory>
+#include <vector>
+
+#include "gradwire/attachment.h"
+#include "methods/method.h"
+
+namespace gradwire {
+
+// Which parameters the Reducer puts in which bucket.
+//
+// With three or more workers the order in which a ring adds up depends on it, so for a resume to be
+// exact to the last bit it has to be restored. The Reducer makes new buckets once, before the
+// second forward, in the order in which gradients became ready in the first backward. A state saved
+// between the two needs the layout to come.
+class BucketLayout {
+ public:
+  BucketLayout(const std::shared_ptr<c10d::Reducer>& reducer,
+               const std::vector<Parameter>& parameters, BucketRules rules);
+
+  // Of the next step: for every bucket, the number of its parameters and their indices.
+  at::Tensor next() const;
+  // Throws std::invalid_argument if it is not a layout of this model.
+  void check(const c10::IValue& saved) const;
+  void restore(const at::Tensor& saved) const;
+
+ private:
+  using Buckets = std::vector<std::vector<size_t>>;
+  Buckets current(c10d::Reducer& reducer) const;
+  Buckets coming(const c10d::Reducer& reducer) const;
+
+  // The Reducer holds us, through its hook.
+  std::weak_ptr<c10d::Reducer> reducer_;
+  std::vector<at::Tensor> parameters_;  // those that the Reducer knows, in its order
+  BucketRules rules_;
+};
+
+}  // namespace gradwire

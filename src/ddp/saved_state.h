@@ -1,0 +1,26 @@
+#pragma once
+
+// The form in which states are saved: what is in a state, and what makes one unfit to be loaded.
+//
+// Here a state's keys have lost their "worker<i>/" (or "merged/"):
+//   format, method, workers (0: merged), steps, loss_scale, buckets
+//   <parameter>/treatment      how it travels: method and options
+//   <parameter>/residual, ...  its tensors
+
+#include "gradwire/state.h"
+
+namespace gradwire::saved_state {
+
+constexpr int64_t kFormat = 1;
+constexpr int64_t kMerged = 0;  // in place of a number of workers
+inline const std::string kResidual = "/residual";
+
+State with_worker(const State& state, int worker);
+// Of a state that this worker, or StateMerger, saved. Throws std::invalid_argument.
+State without_worker(const State& state, int worker);
+
+// Throws std::invalid_argument, naming the first difference, if `saved` does not fit where
+// `current` is the state.
+void check_fits(const State& current, const State& saved);
+
+}  // namespace gradwire::saved_state

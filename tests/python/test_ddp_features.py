@@ -1,0 +1,378 @@
+"""What DDP can do, with every method: accumulation, unused and frozen parameters, join, ..."""
+
+import copy
+
+import gradwire
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from training import VARIANTS, Training, batch, same, small_net
+from worlds import run_world
+
+
+def attached(net: nn.Module, variant: str, **ddp_options):
+    method, options = VARIANTS[variant]
+    ddp = DistributedDataParallel(net, **ddp_options)
+    return ddp, gradwire.attach(ddp, method, **options)
+
+
+
+
+def alike(outcomes: list[dict]) -> None:
+    for outcome in outcomes:
+        for variant in VARIANTS:
+            assert same(outcome[variant], outcomes[0][variant]), variant
+
+
+# --- gradient accumulation ---
+
+
+def accumulate(worker: int) -> dict:
+    """Three backwards per step, two of them under no_sync, are one step of the sum."""
+    outcome = {}
+    for variant in VARIANTS:
+        parts, gw = attached(small_net(), variant)
+        whole, gw_whole = attached(small_net(), variant)
+        equal = True
+        for step in range(4):
+            parts.zero_grad()
+            whole.zero_grad()
+            for part in range(3):
+                x, y = batch(worker, 3 * step + part)
+                if part < 2:
+                    with parts.no_sync():
+                        nn.functional.cross_entropy(parts(x), y).backward()
+                else:
+                    nn.functional.cross_entropy(parts(x), y).backward()
+            loss = 0
+            xs, ys = zip(*(batch(worker, 3 * step + part) for part in range(3)), strict=True)
+            logits = whole(torch.cat(xs))
+            for part, y in enumerate(ys):
+                loss = loss + nn.functional.cross_entropy(logits[6 * part : 6 * part + 6], y)
+            loss.backward()
+            for a, b in zip(parts.parameters(), whole.parameters(), strict=True):
+                equal = equal and torch.allclose(a.grad, b.grad, rtol=1e-3, atol=1e-5)
+        outcome[variant] = (equal, gw.stats()["steps"], gw_whole.stats()["steps"])
+    return outcome
+
+
+def test_accumulation_counts_as_one_step():
+    for outcome in run_world(2, accumulate):
+        for variant, (equal, steps, steps_of_whole) in outcome.items():
+            assert steps == steps_of_whole == 4, variant
+            # Selections and signs may tip over at a rounding; all others follow the sum.
+            if variant in ("allreduce", "half", "acpsgd", "powersgd", "acpsgd_bf16"):
+                assert equal, variant
+
+
+# --- parameters that come and go ---
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.trunk = nn.Linear(40, 40)
+        self.left = nn.Linear(40, 30)
+        self.right = nn.Linear(40, 30)
+
+    def forward(self, x: torch.Tensor, left: bool) -> torch.Tensor:
+        x = self.trunk(x)
+        return self.left(x) if left else self.right(x)
+
+
+def unused_parameters(worker: int) -> dict:
+    outcome = {}
+    for variant in VARIANTS:
+        ddp, gw = attached(Branches(), variant, find_unused_parameters=True)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+        generator = torch.Generator().manual_seed(worker)
+        for step in range(8):
+            optimizer.zero_grad()
+            # Both branches on unlike workers, then one of them on all.
+            left = (worker + step) % 2 == 0 if step < 4 else step % 2 == 0
+            ddp(torch.randn(5, 40, generator=generator), left).square().mean().backward()
+            optimizer.step()
+        assert gw.stats()["steps"] == 8
+        outcome[variant] = [p.detach().clone() for p in ddp.parameters()]
+    return outcome
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_unused_parameters(workers):
+    alike(run_world(workers, unused_parameters))
+
+
+def freeze_and_unfreeze(worker: int) -> dict:
+    outcome = {}
+    for variant in VARIANTS:
+        training = Training(variant, find_unused_parameters=True)
+        frozen = training.ddp.module[3].weight
+        for step in range(9):
+            frozen.requires_grad_(not 3 <= step < 6)
+            before = frozen.detach().clone()
+            # Momentum would move it on; the gradient is None while it is frozen.
+            training.step(worker, step)
+            assert torch.equal(before, frozen) == (3 <= step < 6), (variant, step)
+        outcome[variant] = training.weights()
+    return outcome
+
+
+def test_frozen_and_unfrozen_later():
+    alike(run_world(2, freeze_and_unfreeze))
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.embedding = nn.Embedding(50, 32)
+        self.out = nn.Linear(32, 50, bias=False)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.embedding(x))
+
+
+def tied(worker: int) -> dict:
+    outcome = {}
+    for variant in VARIANTS:
+        ddp, gw = attached(Tied(), variant)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
+        generator = torch.Generator().manual_seed(worker)
+        for _ in range(4):
+            tokens = torch.randint(50, (8,), generator=generator)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(ddp(tokens), tokens).backward()
+            optimizer.step()
+        assert list(gw.stats()["plan"]) == ["embedding.weight"]
+        outcome[variant] = [p.detach().clone() for p in ddp.parameters()]
+    return outcome
+
+
+def test_tied_parameters():
+    alike(run_world(2, tied))
+
+
+# --- how the gradients lie in memory ---
+
+
+def layouts(worker: int) -> dict:
+    """channels_last changes where gradients lie, not what they are."""
+    outcome = {}
+    for variant in VARIANTS:
+        torch.manual_seed(2)
+        net = nn.Sequential(nn.Conv2d(4, 16, 3), nn.Flatten(), nn.Linear(16 * 36, 10))
+        nets = [copy.deepcopy(net), copy.deepcopy(net).to(memory_format=torch.channels_last)]
+        grads = []
+        for each in nets:
+            ddp, _ = attached(each, variant)
+            for step in range(3):
+                x = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(step + worker))
+                ddp.zero_grad()
+                ddp(x).square().mean().backward()
+            grads.append([p.grad.clone() for p in each.parameters()])
+        outcome[variant] = all(
+            torch.allclose(a, b, rtol=1e-3, atol=1e-6) for a, b in zip(*grads, strict=True)
+        )
+    return outcome
+
+
+def test_channels_last_compresses_like_any_other():
+    for outcome in run_world(2, layouts):
+        for variant, equal in outcome.items():
+            assert equal, variant
+
+
+def views_and_graphs(worker: int) -> dict:
+    outcome = {}
+    for variant in VARIANTS:
+        weights = []
+        for options in (
+            {},
+            {"gradient_as_bucket_view": True},
+            {"static_graph": True},
+            {"static_graph": True, "gradient_as_bucket_view": True},
+        ):
+            training = Training(variant, **options)
+            for step in range(5):
+                training.step(worker, step)
+            assert training.gw.stats()["steps"] == 5, (variant, options)
+            weights.append(training.weights())
+        outcome[variant] = [same(weights[0], other) for other in weights[1:]]
+    return outcome
+
+
+def test_bucket_views_and_static_graph_change_nothing():
+    for outcome in run_world(2, views_and_graphs):
+        for variant, equal in outcome.items():
+            assert equal == [True] * 3, variant
+
+
+class SparseNet(nn.Module):
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.embedding = nn.Embedding(60, 24, sparse=sparse)
+        self.out = nn.Linear(24, 40)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.embedding(x))
+
+
+def sparse_embedding(worker: int) -> dict:
+    outcome = {}
+    for variant in VARIANTS:
+        grads = []
+        for sparse in (True, False):
+            net = SparseNet(sparse)
+            method, options = VARIANTS[variant]
+            ddp = DistributedDataParallel(net)
+            gradwire.attach(ddp, method, skip=["embedding.*"], **options)
+            for step in range(3):
+                ddp.zero_grad()
+                generator = torch.Generator().manual_seed(worker + 10 * step)
+                ddp(torch.randint(60, (8,), generator=generator)).square().mean().backward()
+            gradient = net.embedding.weight.grad
+            assert gradient.is_sparse == sparse
+            grads.append(gradient.to_dense() if sparse else gradient)
+        outcome[variant] = torch.allclose(*grads, rtol=1e-4, atol=1e-7)
+    return outcome
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_sparse_gradients_are_averaged_as_they_are(workers):
+    for outcome in run_world(workers, sparse_embedding):
+        for variant, equal in outcome.items():
+            assert equal, variant
+
+
+def clipped(worker: int) -> dict:
+    outcome = {}
+    for variant in VARIANTS:
+        ddp, _ = attached(small_net(), variant)
+        norms = []
+        for step in range(3):
+            x, y = batch(worker, step)
+            ddp.zero_grad()
+            nn.functional.cross_entropy(ddp(x), y).backward()
+            norms.append(nn.utils.clip_grad_norm_(ddp.parameters(), 0.1))
+        outcome[variant] = norms
+    return outcome
+
+
+def test_gradient_clipping_sees_the_same_norm_everywhere():
+    alike(run_world(3, clipped))
+
+
+# --- uneven inputs ---
+
+
+def uneven(worker: int, by_initial: bool) -> dict:
+    """Worker 0 has two batches, the others five: after two steps it only takes part."""
+    outcome = {}
+    for variant in VARIANTS:
+        method, options = VARIANTS[variant]
+        torch.manual_seed(0)
+        net = nn.Linear(40, 30, bias=False)
+        ddp = DistributedDataParallel(net)
+        gw = gradwire.attach(ddp, method, **options)
+        grads = []
+        with ddp.join(divide_by_initial_world_size=by_initial):
+            for _ in range(2 if worker == 0 else 5):
+                ddp.zero_grad()
+                ddp(torch.full((3, 40), 1.0 + worker)).sum().backward()
+                grads.append(net.weight.grad.mean().item())
+        outcome[variant] = (grads, gw.stats()["steps"], gw.state_dict())
+    return outcome
+
+
+@pytest.mark.parametrize("by_initial", [True, False])
+def test_join_divides_as_asked(by_initial):
+    outcomes = run_world(3, uneven, by_initial)
+    for variant in VARIANTS:
+        for outcome in outcomes:
+            assert outcome[variant][1] == 5, variant
+        grads = outcomes[1][variant][0]
+        assert grads == outcomes[2][variant][0]
+        if variant in ("topk", "topk_bf16", "adacomp", "sign", "sign_vote"):
+            continue  # send parts, or signs: what matters is that all agree
+        # The gradients are constant: 3, 6 and 9 in every element.
+        alone = 15 / 3 if by_initial else 15 / 2
+        assert grads[:2] == pytest.approx([6, 6], rel=0.01), variant
+        assert grads[2:] == pytest.approx([alone] * 3, rel=0.02), variant
+
+
+# --- compiled, doubled, in part of the world ---
+
+
+def compiled(worker: int) -> dict:
+    outcome = {}
+    for variant in ("acpsgd", "powersgd", "adacomp", "allreduce"):
+        plain, gw_plain = attached(small_net(), variant)
+        net = torch.compile(small_net(), backend="eager")
+        ddp, gw = attached(net, variant)
+        for step in range(4):
+            x, y = batch(worker, step)
+            for each in (plain, ddp):
+                each.zero_grad()
+                nn.functional.cross_entropy(each(x), y).backward()
+        equal = all(
+            torch.allclose(a.grad, b.grad, rtol=1e-4, atol=1e-6)
+            for a, b in zip(plain.parameters(), ddp.parameters(), strict=True)
+        )
+        names = list(gw_plain.stats()["plan"]) == list(gw.stats()["plan"])
+        gw_plain.load_state_dict(gw.state_dict())
+        outcome[variant] = (equal, names)
+    return outcome
+
+
+def test_compiled_module_keeps_its_names():
+    for outcome in run_world(2, compiled):
+        for variant, checks in outcome.items():
+            assert checks == (True, True), variant
+
+
+def two_models(worker: int) -> bool:
+    first, second = Training("powersgd"), Training("acpsgd")
+    alone_first, alone_second = Training("powersgd"), Training("acpsgd")
+    for step in range(4):
+        x, y = batch(worker, step)
+        for training in (first, second):
+            training.optimizer.zero_grad()
+        # One backward through both: their buckets interleave.
+        outputs = first.ddp(x) + 0, second.ddp(x) + 0
+        sum(nn.functional.cross_entropy(out, y) for out in outputs).backward()
+        for training in (first, second):
+            training.optimizer.step()
+        alone_first.step(worker, step)
+        alone_second.step(worker, step)
+    return same(first.weights(), alone_first.weights()) and same(
+        second.weights(), alone_second.weights()
+    )
+
+
+def test_two_models_in_one_process():
+    assert run_world(2, two_models) == [True, True]
+
+
+def in_sub_groups(worker: int) -> dict:
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    outcome = {}
+    for variant in VARIANTS:
+        training = Training(variant, process_group=groups[worker // 2])
+        for step in range(3):
+            training.step(worker, step)
+        outcome[variant] = training.weights()
+    return outcome
+
+
+def test_sub_groups_are_worlds_of_their_own():
+    outcomes = run_world(4, in_sub_groups)
+    for variant in VARIANTS:
+        weights = [outcome[variant] for outcome in outcomes]
+        assert same(weights[0], weights[1]), variant
+        assert same(weights[2], weights[3]), variant
+        assert not same(weights[0], weights[2]), variant

@@ -1,0 +1,72 @@
+"""A small model, its data and a training loop that tests share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradwire
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+METHODS = list(gradwire.methods())
+# Options that change what a method keeps or sends.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{method: (method, {}) for method in METHODS},
+    "sign_vote": ("sign", {"mode": "vote"}),
+    "topk_bf16": ("topk", {"dtype": "bf16"}),
+    "acpsgd_bf16": ("acpsgd", {"dtype": "bf16"}),
+    "powersgd_bf16": ("powersgd", {"dtype": "bf16"}),
+}
+
+
+def small_net() -> nn.Module:
+    torch.manual_seed(7)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 6 * 6, 64), nn.Linear(64, 10)
+    )
+
+
+def batch(worker: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1000 * step + worker)
+    return (
+        torch.randn(6, 1, 8, 8, generator=generator),
+        torch.randint(10, (6,), generator=generator),
+    )
+
+
+class Training:
+    """A model under way with one method, its optimizer included."""
+
+    def __init__(self, variant: str, net: nn.Module | None = None, **ddp_options: Any) -> None:
+        method, options = VARIANTS[variant]
+        self.ddp = DistributedDataParallel(net or small_net(), **ddp_options)
+        self.gw = gradwire.attach(self.ddp, method, **options)
+        self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=0.02, momentum=0.9)
+
+    def step(self, worker: int, number: int) -> float:
+        x, y = batch(worker, number)
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.ddp(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+    def weights(self) -> list[torch.Tensor]:
+        return [parameter.detach().clone() for parameter in self.ddp.module.parameters()]
+
+    def checkpoint(self) -> dict[str, Any]:
+        return {
+            "model": self.ddp.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "gradwire": self.gw.state_dict(),
+        }
+
+    def load(self, checkpoint: dict[str, Any], state: dict[str, Any] | None = None) -> None:
+        self.ddp.module.load_state_dict(checkpoint["model"])
+        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        self.gw.load_state_dict(state or checkpoint["gradwire"])
+
+
+def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
