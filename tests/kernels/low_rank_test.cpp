@@ -140,17 +140,6 @@ TEST_P(LowRank, DecodeMatchesTheReference) {
   expect_near(result.values(), expected, rounding(input.shape.rank));
 }
 
-TEST_P(LowRank, DecodeAndSettleEqualsDecodeThenSettle) {
-  Matrix result(input.gradient.size()), residual = input.residual;
-  decode_and_settle(input.shape, input.factors(), residual.data(), result.data(), input.rows(),
-                    input.scratch);
-  Matrix decoded(result.size()), settled = input.residual;
-  decode(input.shape, input.factors(), 1.0F, decoded.data(), input.rows(), input.scratch);
-  settle(input.shape, input.factors(), settled.data(), input.rows(), input.scratch);
-  EXPECT_EQ(result, decoded);
-  EXPECT_EQ(residual, settled);
-}
-
 TEST_P(LowRank, MultiplyTransposedMatchesTheReference) {
   Unaligned matrix(input.gradient), right(input.right.size());
   multiply_transposed(input.shape, matrix.data(), input.left.data(), right.data(), input.columns(),
