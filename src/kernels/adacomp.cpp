@@ -35,12 +35,12 @@ HWY_INLINE std::uint64_t bits_of(Mask mask) {
 
 // Fetches what is needed a few bins later. Two passes over each bin hide the memory's latency badly
 // by themselves: in the second nothing is missed, and the hardware's prefetchers pause.
-template <std::size_t count>
+template <std::size_t kCount>
 HWY_INLINE void prefetch_after(const float* gradient, const float* residual) {
   constexpr std::size_t kAhead = 640 * sizeof(float);
   constexpr std::size_t kLine = 64;
 #pragma GCC unroll 8
-  for (std::size_t byte = 0; byte < count * sizeof(float); byte += kLine) {
+  for (std::size_t byte = 0; byte < kCount * sizeof(float); byte += kLine) {
     // By integers, since the address may lie behind the array: never read, only hinted at.
     for (const float* start : {gradient, residual}) {
       const auto address = reinterpret_cast<std::uintptr_t>(start) + byte + kAhead;
@@ -198,7 +198,7 @@ HWY_INLINE std::uint32_t* emit_few(const SentOfBin& sent, std::size_t count, std
 //
 // The entries are written only after the next bin has been read. Where they go depends on how many
 // came before, and the next bin's loads would have to wait for stores whose address is not known.
-template <std::size_t vectors>
+template <std::size_t kVectors>
 struct SmallBin {
   std::size_t count;
   SentOfBin unwritten;
@@ -209,12 +209,12 @@ struct SmallBin {
     const Ints di;
     const std::size_t lanes = hn::Lanes(d);
     const std::size_t tail = count - lanes;
-    const auto start = [&](std::size_t v) { return v + 1 == vectors ? tail : v * lanes; };
-    prefetch_after<vectors * hn::MaxLanes(Floats())>(gradient, residual);
-    FloatVector total[vectors];
+    const auto start = [&](std::size_t v) { return v + 1 == kVectors ? tail : v * lanes; };
+    prefetch_after<kVectors * hn::MaxLanes(Floats())>(gradient, residual);
+    FloatVector total[kVectors];
     IntVector largest = hn::Zero(di);
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < vectors; ++v) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
       total[v] = hn::Add(hn::LoadU(d, residual + start(v)), hn::LoadU(d, gradient + start(v)));
       largest = hn::Max(largest, hn::BitCast(di, hn::Abs(total[v])));
     }
@@ -227,7 +227,7 @@ struct SmallBin {
         gmax_bits == 0 ? hn::Set(d, std::bit_cast<float>(kInfinityBits)) : hn::BitCast(d, largest);
     std::uint64_t chosen = 0;
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < vectors; ++v) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
       const std::uint64_t bits =
           store_and_compare(total[v], gradient + start(v), residual + start(v), threshold);
       chosen |= bits >> (v * lanes - start(v)) << (v * lanes);
