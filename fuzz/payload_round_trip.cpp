@@ -111,7 +111,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto values = method == wire::Method::topk ? wire::ValueType::fp32 : wire::ValueType::none;
   const std::size_t cut = input.number<std::uint16_t>();
   std::vector<Parameter> parameters;
-  std::size_t bound = wire::header_bytes;
+  std::size_t bound = wire::kHeaderBytes;
   while (!input.empty() && parameters.size() < 20) {
     parameters.push_back(parameter_from(input, method));
     bound += bound_of(parameters.back(), method);

@@ -24,7 +24,7 @@ using Ints = hn::RebindToSigned<Floats>;
 using FloatVector = hn::Vec<Floats>;
 using IntVector = hn::Vec<Ints>;
 
-constexpr std::int32_t infinity_bits = 0x7F800000;
+constexpr std::int32_t kInfinityBits = 0x7F800000;
 
 template <class Mask>
 HWY_INLINE std::uint64_t bits_of(Mask mask) {
@@ -35,13 +35,15 @@ HWY_INLINE std::uint64_t bits_of(Mask mask) {
 
 // Fetches what is needed a few bins later. Two passes over each bin hide the memory's latency badly
 // by themselves: in the second nothing is missed, and the hardware's prefetchers pause.
-HWY_INLINE void prefetch_after(const float* gradient, const float* residual, std::size_t count) {
-  constexpr std::size_t ahead = 640 * sizeof(float);
-  constexpr std::size_t cache_line = 64;
-  for (std::size_t byte = 0; byte < count * sizeof(float); byte += cache_line) {
+template <std::size_t kCount>
+HWY_INLINE void prefetch_after(const float* gradient, const float* residual) {
+  constexpr std::size_t kAhead = 640 * sizeof(float);
+  constexpr std::size_t kLine = 64;
+#pragma GCC unroll 8
+  for (std::size_t byte = 0; byte < kCount * sizeof(float); byte += kLine) {
     // By integers, since the address may lie behind the array: never read, only hinted at.
     for (const float* start : {gradient, residual}) {
-      const auto address = reinterpret_cast<std::uintptr_t>(start) + byte + ahead;
+      const auto address = reinterpret_cast<std::uintptr_t>(start) + byte + kAhead;
       hwy::Prefetch(reinterpret_cast<const float*>(address));
     }
   }
@@ -89,31 +91,17 @@ HWY_INLINE std::uint64_t store_and_compare(FloatVector total, const float* gradi
   return bits_of(hn::Ge(hn::Abs(ahead), threshold));
 }
 
+// The sign is the sign bit: G is -0 only where E and g are, and there H is too and is not sent.
+HWY_INLINE std::uint32_t entry(const float* residual, std::uint32_t first, std::uint32_t at) {
+  return 2 * (first + at) + (std::bit_cast<std::uint32_t>(residual[at]) >> 31);
+}
+
 HWY_INLINE std::uint32_t* emit(std::uint64_t chosen, const float* residual, std::uint32_t first,
                                std::uint32_t* out) {
   for (; chosen != 0; chosen &= chosen - 1) {
-    const auto at = static_cast<std::uint32_t>(std::countr_zero(chosen));
-    *out++ = 2 * (first + at) + (residual[at] < 0.0F ? 1 : 0);
+    *out++ = entry(residual, first, static_cast<std::uint32_t>(std::countr_zero(chosen)));
   }
   return out;
-}
-
-// As emit(), for a bin that mostly sends one or two of its elements: the first three entries are
-// written whether they are there or not (the room is, a bin having more elements), since a loop
-// that runs once or twice costs more in mispredictions.
-HWY_INLINE std::uint32_t* emit_few(std::uint64_t chosen, const float* residual, std::size_t count,
-                                   std::uint32_t first, std::uint32_t* out) {
-  constexpr int few = 3;
-  const int sent = std::popcount(chosen);
-  const std::uint64_t last = std::uint64_t{1} << (count - 1);  // what an absent entry reads
-#pragma GCC unroll 3
-  for (int i = 0; i < few; ++i) {
-    const auto at = static_cast<std::uint32_t>(std::countr_zero(chosen | last));
-    out[i] = 2 * (first + at) + (residual[at] < 0.0F ? 1 : 0);
-    chosen &= chosen - 1;
-  }
-  if (sent > few) emit(chosen, residual, first, out + few);
-  return out + sent;
 }
 
 // Second pass over a bin, which is still in the first-level cache: G into the residual, the
@@ -137,9 +125,10 @@ HWY_INLINE std::uint32_t* update_bin(const float* HWY_RESTRICT gradient,
   const std::size_t tail = count - lanes;
   const FloatVector tail_total =
       hn::Add(hn::LoadU(d, residual + tail), hn::LoadU(d, gradient + tail));
-  for (std::size_t word = 0; word < count; word += 64) {
-    const std::size_t end = std::min<std::size_t>(word + 64, count);
-    prefetch_after(gradient + word, residual + word, end - word);
+  constexpr std::size_t kWord = 64;
+  for (std::size_t word = 0; word < count; word += kWord) {
+    const std::size_t end = std::min(word + kWord, count);
+    prefetch_after<kWord>(gradient + word, residual + word);
     std::uint64_t chosen = 0;
     std::size_t i = word;
     for (; i + lanes <= end; i += lanes) {
@@ -163,59 +152,103 @@ struct AnyBin {
   HWY_INLINE bool operator()(const float* gradient, float* residual, std::uint32_t first,
                              std::uint32_t*& out, float& gmax) const {
     const std::int32_t gmax_bits = max_magnitude_bits(gradient, residual, count);
-    if (gmax_bits >= infinity_bits) return false;
+    if (gmax_bits >= kInfinityBits) return false;
     gmax = std::bit_cast<float>(gmax_bits);
-    const float threshold = std::bit_cast<float>(gmax_bits == 0 ? infinity_bits : gmax_bits);
+    const float threshold = std::bit_cast<float>(gmax_bits == 0 ? kInfinityBits : gmax_bits);
     out = update_bin(gradient, residual, count, threshold, first, out);
     return true;
   }
+
+  HWY_INLINE std::uint32_t* finish(std::uint32_t* out) const { return out; }
 };
 
-// The same for a bin of a known, small number of vectors, the last of which may overlap the one
-// before it: G stays in registers between the passes.
-template <std::size_t vectors>
+// What a bin of at most 64 elements sends, until it is written.
+struct SentOfBin {
+  std::uint64_t chosen = 0;
+  const float* residual = nullptr;
+  std::uint32_t first = 0;
+};
+
+// As emit(), without a loop for up to kMany entries: a loop that runs a few times costs more in
+// mispredictions than entries that are written, into room that the bin has, and then not counted.
+constexpr int kFew = 3;
+constexpr int kMany = 8;
+
+HWY_INLINE std::uint32_t* emit_few(const SentOfBin& sent, std::size_t count, std::uint32_t* out) {
+  const std::uint64_t last = std::uint64_t{1} << (count - 1);  // what an absent entry reads
+  std::uint64_t chosen = sent.chosen;
+  const auto write = [&](int i) {
+    const auto at = static_cast<std::uint32_t>(std::countr_zero(chosen | last));
+    out[i] = entry(sent.residual, sent.first, at);
+    chosen &= chosen - 1;
+  };
+  const int sent_count = std::popcount(chosen);
+#pragma GCC unroll 8
+  for (int i = 0; i < kFew; ++i) write(i);
+  if (sent_count > kFew) {
+#pragma GCC unroll 8
+    for (int i = kFew; i < kMany; ++i) write(i);
+    emit(chosen, sent.residual, sent.first, out + kMany);
+  }
+  return out + sent_count;
+}
+
+// The same as AnyBin for a bin of a known, small number of vectors, the last of which may overlap
+// the one before it: G stays in registers between the passes.
+//
+// The entries are written only after the next bin has been read: measured a seventh faster where
+// bins send about five elements, and no different where they send about one.
+template <std::size_t kVectors>
 struct SmallBin {
   std::size_t count;
+  SentOfBin unwritten;
 
   HWY_INLINE bool operator()(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT residual,
-                             std::uint32_t first, std::uint32_t*& out, float& gmax) const {
+                             std::uint32_t first, std::uint32_t*& out, float& gmax) {
     const Floats d;
     const Ints di;
     const std::size_t lanes = hn::Lanes(d);
     const std::size_t tail = count - lanes;
-    const auto start = [&](std::size_t v) { return v + 1 == vectors ? tail : v * lanes; };
-    prefetch_after(gradient, residual, count);
-    FloatVector total[vectors];
+    const auto start = [&](std::size_t v) { return v + 1 == kVectors ? tail : v * lanes; };
+    prefetch_after<kVectors * hn::MaxLanes(Floats())>(gradient, residual);
+    FloatVector total[kVectors];
     IntVector largest = hn::Zero(di);
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < vectors; ++v) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
       total[v] = hn::Add(hn::LoadU(d, residual + start(v)), hn::LoadU(d, gradient + start(v)));
       largest = hn::Max(largest, hn::BitCast(di, hn::Abs(total[v])));
     }
+    out = finish(out);
     largest = hn::MaxOfLanes(di, largest);
     const std::int32_t gmax_bits = hn::GetLane(largest);
-    if (gmax_bits >= infinity_bits) return false;
+    if (gmax_bits >= kInfinityBits) return false;
     gmax = std::bit_cast<float>(gmax_bits);
     const FloatVector threshold =
-        gmax_bits == 0 ? hn::Set(d, std::bit_cast<float>(infinity_bits)) : hn::BitCast(d, largest);
+        gmax_bits == 0 ? hn::Set(d, std::bit_cast<float>(kInfinityBits)) : hn::BitCast(d, largest);
     std::uint64_t chosen = 0;
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < vectors; ++v) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
       const std::uint64_t bits =
           store_and_compare(total[v], gradient + start(v), residual + start(v), threshold);
       chosen |= bits >> (v * lanes - start(v)) << (v * lanes);
     }
-    out = emit_few(chosen, residual, count, first, out);
+    unwritten = {chosen, residual, first};
     return true;
+  }
+
+  HWY_INLINE std::uint32_t* finish(std::uint32_t* out) {
+    if (unwritten.residual != nullptr) out = emit_few(unwritten, count, out);
+    unwritten = {};
+    return out;
   }
 };
 
 template <class Bin>
-AdacompBlock select_bins(const Bin& bin, std::span<const float> gradient, std::span<float> residual,
+AdacompBlock select_bins(Bin bin, std::span<const float> gradient, std::span<float> residual,
                          std::uint32_t* selection) {
   AdacompBlock block;
   std::uint32_t* out = selection;
-  const auto whole = [&](const auto& bin) {
+  const auto whole = [&](auto& bin) {
     float gmax;
     if (!bin(gradient.data() + block.done, residual.data() + block.done,
              static_cast<std::uint32_t>(block.done), out, gmax)) {
@@ -227,7 +260,9 @@ AdacompBlock select_bins(const Bin& bin, std::span<const float> gradient, std::s
   };
   bool finite = true;
   while (finite && gradient.size() - block.done >= bin.count) finite = whole(bin);
-  if (finite && block.done < gradient.size()) whole(AnyBin{gradient.size() - block.done});
+  out = bin.finish(out);
+  AnyBin rest{gradient.size() - block.done};
+  if (finite && rest.count > 0) whole(rest);
   block.selected = static_cast<std::size_t>(out - selection);
   return block;
 }
@@ -235,20 +270,18 @@ AdacompBlock select_bins(const Bin& bin, std::span<const float> gradient, std::s
 AdacompBlock select(std::span<const float> gradient, std::span<float> residual,
                     std::size_t bin_length, std::uint32_t* selection) {
   const std::size_t lanes = hn::Lanes(Floats());
-  const auto with = [&](const auto& bin) {
-    return select_bins(bin, gradient, residual, selection);
-  };
-  switch (bin_length < lanes ? 0 : (bin_length + lanes - 1) / lanes) {
+  const auto with = [&](auto bin) { return select_bins(bin, gradient, residual, selection); };
+  switch (bin_length < std::max<std::size_t>(lanes, kMany) ? 0 : (bin_length + lanes - 1) / lanes) {
     case 4:
-      return with(SmallBin<4>{bin_length});
+      return with(SmallBin<4>{bin_length, {}});
     case 5:
-      return with(SmallBin<5>{bin_length});
+      return with(SmallBin<5>{bin_length, {}});
     case 6:
-      return with(SmallBin<6>{bin_length});
+      return with(SmallBin<6>{bin_length, {}});
     case 7:
-      return with(SmallBin<7>{bin_length});
+      return with(SmallBin<7>{bin_length, {}});
     case 8:
-      return with(SmallBin<8>{bin_length});
+      return with(SmallBin<8>{bin_length, {}});
     default:
       return with(AnyBin{bin_length});
   }
@@ -264,15 +297,15 @@ namespace {
 
 HWY_EXPORT(select);
 
-constexpr std::size_t longest_block = 65536;
+constexpr std::size_t kLongestBlock = 65536;
 
 // Far enough ahead to hide a cache miss behind the additions in between.
-constexpr std::size_t prefetch_distance = 24;
+constexpr std::size_t kPrefetchDistance = 24;
 
 }  // namespace
 
 std::size_t adacomp_block_length(std::size_t bin_length) {
-  return std::max(bin_length, longest_block / bin_length * bin_length);
+  return std::max(bin_length, kLongestBlock / bin_length * bin_length);
 }
 
 AdacompBlock adacomp_select(std::span<const float> gradient, std::span<float> residual,
@@ -286,8 +319,8 @@ void add_signed(std::span<float> values, std::span<const std::uint32_t> selectio
     values[entry / 2] += std::bit_cast<float>(scale_bits ^ (entry << 31));
   };
   std::size_t i = 0;
-  for (; i + prefetch_distance < selection.size(); ++i) {
-    hwy::Prefetch(&values[selection[i + prefetch_distance] / 2]);
+  for (; i + kPrefetchDistance < selection.size(); ++i) {
+    hwy::Prefetch(&values[selection[i + kPrefetchDistance] / 2]);
     add(selection[i]);
   }
   for (; i < selection.size(); ++i) add(selection[i]);

@@ -62,11 +62,6 @@ void multiply_transposed(const Shape& shape, const float* matrix, const float* l
 void decode(const Shape& shape, FactorPair factors, float factor, float* result, Range rows,
             std::span<float> scratch);
 
-// result = left · rightᵀ and residual −= left · rightᵀ, for a range of rows: decode and settle for
-// the price of one product.
-void decode_and_settle(const Shape& shape, FactorPair factors, float* residual, float* result,
-                       Range rows, std::span<float> scratch);
-
 // residual −= left · rightᵀ, for a range of rows; afterwards nothing is pending there.
 void settle(const Shape& shape, FactorPair pending, float* residual, Range rows,
             std::span<float> scratch);

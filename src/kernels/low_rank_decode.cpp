@@ -64,21 +64,18 @@ struct StoreProduct {
   }
 };
 
-// residual −= left · panel and, unless it is null, result = left · panel.
+// residual −= left · panel.
 struct SubtractProduct {
   const Shape& shape;
   const float* left;
   float* residual;
-  float* result;
   Lines scratch;
 
   HWY_INLINE void operator()(const TileBounds& tile, Lines panel) const {
     multiply_into_tile(tile, left, shape.rank, panel, scratch, Prefetcher());
     for (std::size_t i = 0; i < tile.rows; ++i) {
       const std::size_t at = (tile.row + i) * shape.columns + tile.column;
-      const float* product = scratch.at(i, 0);
-      if (result != nullptr) std::copy_n(product, tile.columns, result + at);
-      subtract(product, tile.columns, residual + at);
+      subtract(scratch.at(i, 0), tile.columns, residual + at);
     }
   }
 };
@@ -89,16 +86,10 @@ void decode_target(const Shape& shape, FactorPair factors, float factor, float* 
                 StoreProduct{shape, factors.left, result, scratch.tile});
 }
 
-void decode_and_settle_target(const Shape& shape, FactorPair factors, float* residual,
-                              float* result, Range rows, const Scratch& scratch) {
-  for_each_tile(shape, factors.right, 1.0F, {rows, {0, shape.columns}}, scratch,
-                SubtractProduct{shape, factors.left, residual, result, scratch.tile});
-}
-
 void subtract_product_target(const Shape& shape, FactorPair factors, float* residual,
                              const Rectangle& part, const Scratch& scratch) {
   for_each_tile(shape, factors.right, 1.0F, part, scratch,
-                SubtractProduct{shape, factors.left, residual, nullptr, scratch.tile});
+                SubtractProduct{shape, factors.left, residual, scratch.tile});
 }
 
 void subtract_gradient_target(const Shape& shape, const float* gradient, float* residual,
@@ -120,7 +111,6 @@ namespace gradwire::kernels::low_rank {
 namespace {
 
 HWY_EXPORT(decode_target);
-HWY_EXPORT(decode_and_settle_target);
 HWY_EXPORT(subtract_product_target);
 HWY_EXPORT(subtract_gradient_target);
 
@@ -130,12 +120,6 @@ void decode(const Shape& shape, FactorPair factors, float factor, float* result,
             std::span<float> scratch) {
   HWY_DYNAMIC_DISPATCH(decode_target)
   (shape, factors, factor, result, rows, Scratch(shape, scratch));
-}
-
-void decode_and_settle(const Shape& shape, FactorPair factors, float* residual, float* result,
-                       Range rows, std::span<float> scratch) {
-  HWY_DYNAMIC_DISPATCH(decode_and_settle_target)
-  (shape, factors, residual, result, rows, Scratch(shape, scratch));
 }
 
 void subtract_product(const Shape& shape, FactorPair factors, float* residual,

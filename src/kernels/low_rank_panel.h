@@ -26,6 +26,10 @@ inline constexpr std::size_t kPanelFloats = 98304;
 // A row of a tile is one run of 3 KB of the gradient; shorter runs cost more than a tile that
 // outgrows the first-level cache.
 inline constexpr std::size_t kTileColumns = 768;
+// But where a tile is a piece of longer rows and is read again for many ranks, it has to fit the
+// first-level cache.
+inline constexpr std::size_t kNarrowTileColumns = 256;
+inline constexpr std::size_t kManyRanks = 16;
 // Enough rows to use packed lines and accumulators often; not many more, because every row of a
 // wide matrix is on a page of its own.
 inline constexpr std::size_t kTileRows = 24;
@@ -58,7 +62,8 @@ inline std::size_t panel_columns(const Shape& shape) {
 }
 
 inline std::size_t tile_columns(const Shape& shape) {
-  return equal_pieces(panel_columns(shape), kTileColumns);
+  const bool narrow = shape.rank >= kManyRanks && shape.columns > kTileColumns;
+  return equal_pieces(panel_columns(shape), narrow ? kNarrowTileColumns : kTileColumns);
 }
 
 // A packed panel or a tile: lines of floats, `stride` apart.

@@ -264,7 +264,7 @@ std::unique_ptr<GatheredState> make_adacomp_state(const Parameter& parameter,
   const int64_t wanted = std::get<int64_t>(options.at(convolution ? "bin_conv" : "bin_dense"));
   // A bin that is longer than the parameter is the whole parameter.
   const int64_t bin_length =
-      std::min({wanted, parameter.tensor.numel(), static_cast<int64_t>(wire::longest_chunk)});
+      std::min({wanted, parameter.tensor.numel(), static_cast<int64_t>(wire::kLongestChunk)});
   return std::make_unique<AdacompState>(parameter, static_cast<size_t>(bin_length),
                                         std::get<bool>(options.at("error_feedback")));
 }

@@ -65,11 +65,11 @@ class GatheredExchange final : public Exchange {
   // padding add is borne by all.
   std::vector<int64_t> payload_bytes() const override {
     const auto sent = static_cast<double>(capacity_ + overflow_);
-    const auto encoded = static_cast<double>(record_ends_.back() - wire::header_bytes);
+    const auto encoded = static_cast<double>(record_ends_.back() - wire::kHeaderBytes);
     std::vector<int64_t> bytes;
     int64_t counted = 0;
     for (const size_t end : record_ends_) {
-      const double part = static_cast<double>(end - wire::header_bytes) / encoded;
+      const double part = static_cast<double>(end - wire::kHeaderBytes) / encoded;
       bytes.push_back(static_cast<int64_t>(sent * part) - counted);
       counted += bytes.back();
     }
@@ -83,14 +83,14 @@ class GatheredExchange final : public Exchange {
   size_t workers() const { return static_cast<size_t>(step_.workers); }
 
   void choose_capacity() {
-    size_t expected = wire::header_bytes;
-    bound_ = wire::header_bytes;
+    size_t expected = wire::kHeaderBytes;
+    bound_ = wire::kHeaderBytes;
     for (size_t i = 0; i < slots_.size(); ++i) {
       expected += state(i).expected_bytes;
       bound_ += state(i).bound();
     }
     capacity_ = expected + expected / format_.slack_divisor + capacity_step;
-    if (forced_capacity != 0) capacity_ = std::max<size_t>(forced_capacity, wire::header_bytes);
+    if (forced_capacity != 0) capacity_ = std::max<size_t>(forced_capacity, wire::kHeaderBytes);
     capacity_ = round_up(std::min(capacity_, bound_));
   }
 

@@ -195,7 +195,7 @@ class SignFeedbackExchange final : public Exchange {
     for (const Part& part : parts_) {
       bytes.push_back(static_cast<int64_t>(wire::sign_bound(part.slot.memory.numel())));
     }
-    share_overhead(wire::header_bytes, bytes);
+    share_overhead(wire::kHeaderBytes, bytes);
     return bytes;
   }
 
@@ -295,7 +295,7 @@ class SignFeedbackExchange final : public Exchange {
   }
 
   int workers_;
-  int64_t size_ = wire::header_bytes;  // of one worker's payload
+  int64_t size_ = wire::kHeaderBytes;  // of one worker's payload
   std::vector<Part> parts_;
   at::Tensor received_;
 };

@@ -22,7 +22,7 @@ std::span<const std::byte> Reader::bytes(std::size_t count, const char* field) {
 std::uint32_t Reader::varint(const char* field) {
   const std::size_t begin = offset();
   std::uint64_t value = 0;
-  for (std::size_t length = 0; length < longest_varint; ++length) {
+  for (std::size_t length = 0; length < kLongestVarint; ++length) {
     const std::uint8_t byte = u8(field);
     value |= std::uint64_t{byte & 0x7FU} << (7 * length);
     if (byte & 0x80U) continue;

@@ -119,7 +119,7 @@ class Writer {
   std::size_t size_ = 0;
 };
 
-inline constexpr std::size_t longest_varint = 5;
+inline constexpr std::size_t kLongestVarint = 5;
 
 constexpr std::size_t varint_size(std::uint32_t value) {
   return value == 0 ? 1 : (static_cast<std::size_t>(std::bit_width(value)) + 6) / 7;

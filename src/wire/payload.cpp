@@ -7,8 +7,8 @@
 namespace gradwire::wire {
 namespace {
 
-constexpr std::size_t flags_bytes = 1;
-constexpr std::size_t scale_bytes = 4;
+constexpr std::size_t kFlagsBytes = 1;
+constexpr std::size_t kScaleBytes = 4;
 
 bool values_fit(Method method, std::uint8_t values) {
   const auto last = static_cast<std::uint8_t>(ValueType::fp16);
@@ -31,21 +31,21 @@ std::size_t value_bytes(ValueType type) {
 }
 
 std::size_t sign_bound(std::uint64_t elements) {
-  return flags_bytes + scale_bytes + static_cast<std::size_t>((elements + 7) / 8);
+  return kFlagsBytes + kScaleBytes + static_cast<std::size_t>((elements + 7) / 8);
 }
 
 std::size_t topk_bound(const PositionsShape& shape, std::uint64_t k, ValueType values) {
-  return flags_bytes + positions_bound(shape) + static_cast<std::size_t>(k) * value_bytes(values);
+  return kFlagsBytes + positions_bound(shape) + static_cast<std::size_t>(k) * value_bytes(values);
 }
 
 std::size_t adacomp_bound(const PositionsShape& shape) {
-  return flags_bytes + scale_bytes + positions_bound(shape);
+  return kFlagsBytes + kScaleBytes + positions_bound(shape);
 }
 
 PayloadHeader read_header(std::span<const std::byte> payload) {
   Reader reader(payload);
-  expect(reader.u32("magic"), payload_magic, "magic", 0);
-  expect(reader.u8("version"), payload_version, "version", 4);
+  expect(reader.u32("magic"), kPayloadMagic, "magic", 0);
+  expect(reader.u8("version"), kPayloadVersion, "version", 4);
   PayloadHeader header;
   const std::uint8_t method = reader.u8("method");
   if (method < 1 || method > static_cast<std::uint8_t>(Method::adacomp)) {
@@ -58,10 +58,10 @@ PayloadHeader read_header(std::span<const std::byte> payload) {
   }
   header.values = static_cast<ValueType>(values);
   const std::uint8_t flags = reader.u8("flags");
-  if (flags > header_non_finite) throw WireError("flags", 7, "0 or 1", std::to_string(flags));
-  header.non_finite = flags == header_non_finite;
+  if (flags > kHeaderNonFinite) throw WireError("flags", 7, "0 or 1", std::to_string(flags));
+  header.non_finite = flags == kHeaderNonFinite;
   header.needed = reader.u64("needed size");
-  if (header.needed < header_bytes) {
+  if (header.needed < kHeaderBytes) {
     throw WireError("needed size", 8, "at least 32", std::to_string(header.needed));
   }
   header.contributors = reader.u32("contributors");

@@ -33,12 +33,12 @@ struct PayloadHeader {
   std::uint64_t needed = 0;  // bytes of the whole payload, this header included
 };
 
-inline constexpr std::size_t header_bytes = 32;
+inline constexpr std::size_t kHeaderBytes = 32;
 
-// From the first header_bytes of a payload, the rest of which may not have arrived.
+// From the first kHeaderBytes of a payload, the rest of which may not have arrived.
 PayloadHeader read_header(std::span<const std::byte> payload);
 
-// No record is larger; a buffer of header_bytes plus the bounds of all records always serves.
+// No record is larger; a buffer of kHeaderBytes plus the bounds of all records always serves.
 std::size_t sign_bound(std::uint64_t elements);
 std::size_t topk_bound(const PositionsShape& shape, std::uint64_t k, ValueType values);
 std::size_t adacomp_bound(const PositionsShape& shape);

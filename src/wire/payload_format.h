@@ -10,14 +10,14 @@
 
 namespace gradwire::wire {
 
-inline constexpr std::uint32_t payload_magic = 0x50575247;  // the bytes "GRWP"
-inline constexpr std::uint8_t payload_version = 1;
+inline constexpr std::uint32_t kPayloadMagic = 0x50575247;  // the bytes "GRWP"
+inline constexpr std::uint8_t kPayloadVersion = 1;
 
-inline constexpr std::uint8_t header_non_finite = 0x01;
+inline constexpr std::uint8_t kHeaderNonFinite = 0x01;
 
-inline constexpr std::uint8_t record_present = 0x00;
-inline constexpr std::uint8_t record_abstains = 0x01;
-inline constexpr std::uint8_t record_non_finite = 0x02;
+inline constexpr std::uint8_t kRecordPresent = 0x00;
+inline constexpr std::uint8_t kRecordAbstains = 0x01;
+inline constexpr std::uint8_t kRecordNonFinite = 0x02;
 
 inline void expect(std::uint64_t got, std::uint64_t expected, const char* field,
                    std::size_t offset) {

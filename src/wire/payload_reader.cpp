@@ -40,7 +40,7 @@ PayloadReader::PayloadReader(std::span<const std::byte> payload, Method method,
                     std::to_string(payload.size()) + " (truncated)");
   }
   const auto needed = static_cast<std::size_t>(header_.needed);
-  reader_ = Reader(payload.first(needed).subspan(header_bytes), header_bytes);
+  reader_ = Reader(payload.first(needed).subspan(kHeaderBytes), kHeaderBytes);
 }
 
 Contribution PayloadReader::next_record(Method method) {
@@ -50,11 +50,11 @@ Contribution PayloadReader::next_record(Method method) {
   ++next_parameter_;
   const std::size_t offset = reader_.offset();
   switch (const std::uint8_t flags = reader_.u8("record flags")) {
-    case record_present:
+    case kRecordPresent:
       return Contribution::present;
-    case record_abstains:
+    case kRecordAbstains:
       return Contribution::abstains;
-    case record_non_finite:
+    case kRecordNonFinite:
       if (header_.non_finite) return Contribution::non_finite;
       throw WireError("record flags", offset, "finite, as the header says", "non-finite");
     default:

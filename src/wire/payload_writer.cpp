@@ -10,7 +10,7 @@ PayloadWriter::PayloadWriter(std::span<std::byte> buffer, Method method, ValueTy
     : writer_(buffer), method_(method), values_(values) {
   require((method == Method::topk) == (values != ValueType::none),
           "topk and only topk has a value type");
-  writer_.reserve(header_bytes);
+  writer_.reserve(kHeaderBytes);
 }
 
 void PayloadWriter::require(bool allowed, const char* rule) const {
@@ -21,7 +21,7 @@ void PayloadWriter::begin_record(Method method) {
   require(!open_, "the record before has not been ended");
   require(method == method_, "a record of another method than the header's");
   record_ = writer_.size();
-  writer_.u8(record_present);
+  writer_.u8(kRecordPresent);
 }
 
 void PayloadWriter::empty_record(std::uint8_t flags) {
@@ -31,11 +31,11 @@ void PayloadWriter::empty_record(std::uint8_t flags) {
   ++parameters_;
 }
 
-void PayloadWriter::abstain() { empty_record(record_abstains); }
+void PayloadWriter::abstain() { empty_record(kRecordAbstains); }
 
 void PayloadWriter::non_finite() {
   non_finite_ = true;
-  empty_record(record_non_finite);
+  empty_record(kRecordNonFinite);
 }
 
 std::span<std::byte> PayloadWriter::begin_sign(std::uint64_t elements) {
@@ -104,12 +104,12 @@ void PayloadWriter::topk(const PositionsShape& shape, std::span<const std::uint3
 
 std::size_t PayloadWriter::finish(std::uint32_t contributors) {
   require(!open_, "the last record has not been ended");
-  Writer header(writer_.written().first(header_bytes));
-  header.u32(payload_magic);
-  header.u8(payload_version);
+  Writer header(writer_.written().first(kHeaderBytes));
+  header.u32(kPayloadMagic);
+  header.u8(kPayloadVersion);
   header.u8(static_cast<std::uint8_t>(method_));
   header.u8(static_cast<std::uint8_t>(values_));
-  header.u8(non_finite_ ? header_non_finite : 0);
+  header.u8(non_finite_ ? kHeaderNonFinite : 0);
   header.u64(writer_.size());
   header.u32(contributors);
   header.u32(parameters_);

@@ -10,13 +10,13 @@
 namespace gradwire::wire {
 namespace {
 
-// The first byte of a chunk. Rice parameter k is tag first_rice_tag + k.
-constexpr std::uint8_t empty_tag = 0x00;
-constexpr std::uint8_t first_rice_tag = 0x01;
-constexpr std::uint8_t bitmap_tag = 0x40;
+// The first byte of a chunk. Rice parameter k is tag kFirstRiceTag + k.
+constexpr std::uint8_t kEmptyTag = 0x00;
+constexpr std::uint8_t kFirstRiceTag = 0x01;
+constexpr std::uint8_t kBitmapTag = 0x40;
 
 constexpr bool is_rice(std::uint8_t tag) {
-  return tag >= first_rice_tag && tag <= first_rice_tag + largest_rice_parameter;
+  return tag >= kFirstRiceTag && tag <= kFirstRiceTag + kLargestRiceParameter;
 }
 
 constexpr std::size_t bytes_for_bits(std::uint64_t bits) {
@@ -28,14 +28,14 @@ std::size_t bitmap_bytes(std::uint32_t length, std::uint64_t count, bool with_si
 }
 
 void check(const PositionsShape& shape) {
-  if (shape.chunk_length < 1 || shape.chunk_length > longest_chunk) {
+  if (shape.chunk_length < 1 || shape.chunk_length > kLongestChunk) {
     throw std::invalid_argument("[wire] chunk length must be in [1, 2^30]; got " +
                                 std::to_string(shape.chunk_length));
   }
 }
 
 std::size_t chunk_bound(std::uint32_t length, bool with_signs) {
-  return 1 + 2 * longest_varint + bitmap_bytes(length, length, with_signs);
+  return 1 + 2 * kLongestVarint + bitmap_bytes(length, length, with_signs);
 }
 
 void set_bit(std::span<std::byte> bits, std::uint32_t index) {
@@ -60,10 +60,10 @@ std::uint32_t PositionsShape::length_of(std::uint64_t chunk) const {
 
 std::size_t positions_bound(const PositionsShape& shape) {
   check(shape);
-  if (shape.elements == 0) return rice_slack;
+  if (shape.elements == 0) return kRiceSlack;
   const std::uint64_t last = shape.chunks() - 1;
   return static_cast<std::size_t>(last) * chunk_bound(shape.chunk_length, shape.with_signs) +
-         chunk_bound(shape.length_of(last), shape.with_signs) + rice_slack;
+         chunk_bound(shape.length_of(last), shape.with_signs) + kRiceSlack;
 }
 
 PositionsWriter::PositionsWriter(const PositionsShape& shape, std::span<std::byte> buffer,
@@ -108,7 +108,7 @@ void PositionsWriter::encode(std::span<const std::uint32_t> entries, std::uint32
   if (complete()) throw std::logic_error("[wire] positions: more chunks than the shape has");
   const std::uint32_t length = shape_.length_of(next_chunk_);
   if (entries.empty()) {
-    writer_.u8(empty_tag);
+    writer_.u8(kEmptyTag);
     ++next_chunk_;
     return;
   }
@@ -123,12 +123,12 @@ void PositionsWriter::encode(std::span<const std::uint32_t> entries, std::uint32
   const std::size_t as_bitmap = bitmap_bytes(length, count, shape_.with_signs);
   const bool rice = plan.body_bytes < as_bitmap;
   const std::size_t body_bytes = rice ? plan.body_bytes : as_bitmap;
-  writer_.u8(rice ? static_cast<std::uint8_t>(first_rice_tag + plan.parameter) : bitmap_tag);
+  writer_.u8(rice ? static_cast<std::uint8_t>(kFirstRiceTag + plan.parameter) : kBitmapTag);
   writer_.varint(count);
   writer_.varint(static_cast<std::uint32_t>(body_bytes));
   if (rice) {
     const std::size_t body = writer_.size();
-    std::byte* out = writer_.reserve(body_bytes + rice_slack).data();
+    std::byte* out = writer_.reserve(body_bytes + kRiceSlack).data();
     write_rice(entries, base, shape_.with_signs, plan, out);
     writer_.rewind(body + body_bytes);
   } else {
@@ -164,11 +164,11 @@ PositionsReader::Chunk PositionsReader::read_header_and_body() {
   chunk.offset = reader_.offset();
   chunk.length = shape_.length_of(next_chunk_);
   chunk.tag = reader_.u8("chunk tag");
-  if (chunk.tag == empty_tag) {
+  if (chunk.tag == kEmptyTag) {
     ++next_chunk_;
     return chunk;
   }
-  if (!is_rice(chunk.tag) && chunk.tag != bitmap_tag) {
+  if (!is_rice(chunk.tag) && chunk.tag != kBitmapTag) {
     throw WireError("chunk tag", chunk.offset, "empty, a Rice parameter or a bitmap",
                     std::to_string(chunk.tag));
   }
@@ -179,9 +179,9 @@ PositionsReader::Chunk PositionsReader::read_header_and_body() {
   }
   const std::uint32_t body_bytes = reader_.varint("chunk size");
   const std::size_t as_bitmap = bitmap_bytes(chunk.length, chunk.count, shape_.with_signs);
-  if (chunk.tag == bitmap_tag ? body_bytes != as_bitmap : body_bytes >= as_bitmap) {
+  if (chunk.tag == kBitmapTag ? body_bytes != as_bitmap : body_bytes >= as_bitmap) {
     throw WireError("chunk size", chunk.offset,
-                    (chunk.tag == bitmap_tag ? "" : "less than ") + std::to_string(as_bitmap),
+                    (chunk.tag == kBitmapTag ? "" : "less than ") + std::to_string(as_bitmap),
                     std::to_string(body_bytes));
   }
   chunk.body = reader_.bytes(body_bytes, "chunk body");
@@ -198,9 +198,9 @@ std::span<const std::uint32_t> PositionsReader::next(std::span<std::uint32_t> sc
   const Chunk chunk = read_header_and_body();
   const auto entries = scratch.first(chunk.count);
   if (chunk.count == 0) return entries;
-  const char* mistake = chunk.tag == bitmap_tag
+  const char* mistake = chunk.tag == kBitmapTag
                             ? decode_bitmap(chunk, entries)
-                            : read_rice(chunk.body, chunk.tag - first_rice_tag, shape_.with_signs,
+                            : read_rice(chunk.body, chunk.tag - kFirstRiceTag, shape_.with_signs,
                                         chunk.length, entries);
   if (mistake != nullptr) {
     throw WireError("chunk body", chunk.offset,

@@ -21,13 +21,13 @@ namespace gradwire::wire {
 
 // Small enough that a chunk of a result stays in the second-level cache while several workers'
 // contributions are added to it, large enough that headers cost 3 % at a density of 0.2 %.
-inline constexpr std::uint32_t default_chunk_length = 65536;
-inline constexpr std::uint32_t longest_chunk = std::uint32_t{1} << 30;
+inline constexpr std::uint32_t kDefaultChunkLength = 65536;
+inline constexpr std::uint32_t kLongestChunk = std::uint32_t{1} << 30;
 
 // Known to both sides from the plan; nothing of it is sent.
 struct PositionsShape {
   std::uint64_t elements = 0;
-  std::uint32_t chunk_length = default_chunk_length;  // in [1, longest_chunk]
+  std::uint32_t chunk_length = kDefaultChunkLength;  // in [1, kLongestChunk]
   bool with_signs = false;
 
   std::uint64_t chunks() const { return (elements + chunk_length - 1) / chunk_length; }

@@ -11,15 +11,15 @@ namespace gradwire::wire {
 namespace {
 
 // A 64-bit word at any bit offset within its first byte holds at least this many usable bits.
-constexpr unsigned usable_bits = 57;
+constexpr unsigned kUsableBits = 57;
 
-constexpr std::size_t codes_per_refill = 4;
+constexpr std::size_t kCodesPerRefill = 4;
 
 class BitWriter {
  public:
   explicit BitWriter(std::byte* out) : out_(out) {}
 
-  // length < usable_bits. Storing all eight bytes every time is cheaper than deciding when to.
+  // length < kUsableBits. Storing all eight bytes every time is cheaper than deciding when to.
   void put(std::uint64_t bits, unsigned length) {
     pending_ |= bits << filled_;
     filled_ += length;
@@ -30,8 +30,8 @@ class BitWriter {
   }
 
   void put_zeros(std::uint64_t count) {
-    constexpr unsigned most = usable_bits - 1;
-    for (; count > most; count -= most) put(0, most);
+    constexpr unsigned kMost = kUsableBits - 1;
+    for (; count > kMost; count -= kMost) put(0, kMost);
     put(0, static_cast<unsigned>(count));
   }
 
@@ -47,7 +47,7 @@ class BitReader {
   explicit BitReader(std::span<const std::byte> bytes)
       : next_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  // At least usable_bits - 1 bits (and never 64), or all that are left. The bits above available()
+  // At least kUsableBits - 1 bits (and never 64), or all that are left. The bits above available()
   // are those that follow in the span, so that adding them a second time changes nothing; this way
   // the load does not wait for the bits consumed last, and decoding is not bound by its latency.
   void refill() {
@@ -117,7 +117,7 @@ class Coder {
     return {zeros, 1 | (value & low_bits(tail_bits_)) << 1, zeros + 1 + tail_bits_};
   }
   void put(const Code& code) {
-    if (code.length < usable_bits) [[likely]] {
+    if (code.length < kUsableBits) [[likely]] {
       out_.put(code.closing_and_tail << code.zeros, static_cast<unsigned>(code.length));
     } else {
       out_.put_zeros(code.zeros);
@@ -126,7 +126,7 @@ class Coder {
   }
   // Every put waits for the one before it, so two codes go at a time where a word holds them.
   void put(const Code& first, const Code& second) {
-    if (first.length + second.length < usable_bits) [[likely]] {
+    if (first.length + second.length < kUsableBits) [[likely]] {
       const std::uint64_t both = first.closing_and_tail << first.zeros |
                                  second.closing_and_tail << second.zeros << first.length;
       out_.put(both, static_cast<unsigned>(first.length + second.length));
@@ -154,9 +154,9 @@ RicePlan plan_rice(std::span<const std::uint32_t> entries, std::uint32_t base, b
   const std::uint64_t spanned = last + std::uint64_t{1};
   const std::uint64_t gaps = spanned - std::min<std::uint64_t>(count, spanned);
   const auto largest = std::min<unsigned>(
-      static_cast<unsigned>(std::bit_width(gaps / count + 1)) - 1, largest_rice_parameter);
-  constexpr unsigned candidates = 4;
-  const unsigned smallest = largest - std::min(largest, candidates - 1);
+      static_cast<unsigned>(std::bit_width(gaps / count + 1)) - 1, kLargestRiceParameter);
+  constexpr unsigned kCandidates = 4;
+  const unsigned smallest = largest - std::min(largest, kCandidates - 1);
 
   // Zero bits for each candidate, in variables of their own so that the loop is vectorised.
   const std::uint32_t first = (entries.front() >> sign_bits) - base;
@@ -176,7 +176,7 @@ RicePlan plan_rice(std::span<const std::uint32_t> entries, std::uint32_t base, b
   // A step backwards, or none at all, wraps around to a gap of at least 2^31.
   if (all_bits >> 31) return {0, 0, false};
 
-  const std::array<std::uint32_t, candidates> unary{zeros0, zeros1, zeros2, zeros3};
+  const std::array<std::uint32_t, kCandidates> unary{zeros0, zeros1, zeros2, zeros3};
   unsigned best = 0;
   std::uint64_t best_bits = UINT64_MAX;
   for (unsigned c = 0; smallest + c <= largest; ++c) {
@@ -213,7 +213,7 @@ const char* read_rice(std::span<const std::byte> body, unsigned parameter, bool 
     // A word holds several codes of the usual length; a longer one takes the other branch below.
     if (until_refill == 0) {
       bits.refill();
-      until_refill = codes_per_refill;
+      until_refill = kCodesPerRefill;
     }
     --until_refill;
     auto zeros = static_cast<std::uint64_t>(std::countr_zero(bits.word()));

@@ -13,10 +13,10 @@
 
 namespace gradwire::wire {
 
-inline constexpr unsigned largest_rice_parameter = 30;
+inline constexpr unsigned kLargestRiceParameter = 30;
 
 // The writer stores whole 64-bit words: it may touch this many bytes after the body.
-inline constexpr std::size_t rice_slack = 8;
+inline constexpr std::size_t kRiceSlack = 8;
 
 struct RicePlan {
   unsigned parameter;
@@ -28,7 +28,7 @@ struct RicePlan {
 // `base` is subtracted from every position.
 RicePlan plan_rice(std::span<const std::uint32_t> entries, std::uint32_t base, bool with_signs);
 
-// Writes exactly plan.body_bytes (and may touch rice_slack more).
+// Writes exactly plan.body_bytes (and may touch kRiceSlack more).
 void write_rice(std::span<const std::uint32_t> entries, std::uint32_t base, bool with_signs,
                 const RicePlan& plan, std::byte* out);
 

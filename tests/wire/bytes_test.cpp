@@ -63,7 +63,7 @@ TEST(Varint, RoundTripsAtEveryLength) {
   for (const std::uint32_t value :
        {0U, 1U, 127U, 128U, 16383U, 16384U, (1U << 21) - 1, 1U << 21, (1U << 28) - 1, 1U << 28,
         std::numeric_limits<std::uint32_t>::max()}) {
-    std::array<std::byte, longest_varint> buffer{};
+    std::array<std::byte, kLongestVarint> buffer{};
     Writer writer(buffer);
     writer.varint(value);
     EXPECT_EQ(writer.size(), varint_size(value)) << value;

@@ -13,7 +13,7 @@ const PositionsShape adacomp_shape{1000, 300, true};
 const PositionsShape topk_shape{1000, 300, false};
 
 std::vector<std::byte> sign_payload() {
-  std::vector<std::byte> buffer(header_bytes + sign_bound(11) + sign_bound(8) + sign_bound(0));
+  std::vector<std::byte> buffer(kHeaderBytes + sign_bound(11) + sign_bound(8) + sign_bound(0));
   PayloadWriter writer(buffer, Method::sign);
   std::ranges::copy(std::vector{std::byte{0xFF}, std::byte{0x05}}, writer.begin_sign(11).begin());
   writer.end(0.5F);
@@ -25,7 +25,7 @@ std::vector<std::byte> sign_payload() {
 }
 
 std::vector<std::byte> adacomp_payload() {
-  std::vector<std::byte> buffer(header_bytes + 3 * adacomp_bound(adacomp_shape));
+  std::vector<std::byte> buffer(kHeaderBytes + 3 * adacomp_bound(adacomp_shape));
   PayloadWriter writer(buffer, Method::adacomp);
   writer.begin_adacomp(adacomp_shape).chunk(std::vector<std::uint32_t>{2, 3 * 2});
   writer.non_finite();  // found half-way: what was written is replaced
@@ -40,7 +40,7 @@ std::vector<std::byte> adacomp_payload() {
 template <typename Word>
 std::vector<std::byte> topk_payload(ValueType type, const std::vector<std::uint32_t>& positions,
                                     const std::vector<Word>& values) {
-  std::vector<std::byte> buffer(header_bytes + topk_bound(topk_shape, positions.size(), type) + 1);
+  std::vector<std::byte> buffer(kHeaderBytes + topk_bound(topk_shape, positions.size(), type) + 1);
   PayloadWriter writer(buffer, Method::topk, type);
   writer.topk(topk_shape, positions, values);
   const std::size_t before = writer.size();
@@ -109,7 +109,7 @@ TEST(Payload, TopkRoundTrip) {
 
 TEST(Payload, HeaderIsReadableAloneAndSaysWhatIsMissing) {
   const auto bytes = adacomp_payload();
-  const auto prefix = std::span(bytes).first(header_bytes);
+  const auto prefix = std::span(bytes).first(kHeaderBytes);
   EXPECT_EQ(read_header(prefix).needed, bytes.size());
   EXPECT_THROW(read_header(prefix.first(31)), WireError);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -152,7 +152,7 @@ TEST(Payload, RefusesEveryDamagedHeaderByteThatMatters) {
     EXPECT_THROW(PayloadReader(damaged, Method::sign, 3), WireError) << at;
   }
   auto negative_scale = bytes;
-  negative_scale[header_bytes + 4] ^= std::byte{0x80};
+  negative_scale[kHeaderBytes + 4] ^= std::byte{0x80};
   PayloadReader reader(negative_scale, Method::sign, 3);
   EXPECT_THROW(reader.sign(11), WireError);
 }

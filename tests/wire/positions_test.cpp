@@ -83,7 +83,7 @@ TEST(Positions, RoundTripAtEveryDensityAndLength) {
 
 TEST(Positions, RoundTripOfExtremeGaps) {
   for (const bool with_signs : {false, true}) {
-    for (const std::uint32_t length : {65536U, 1U << 20, longest_chunk}) {
+    for (const std::uint32_t length : {65536U, 1U << 20, kLongestChunk}) {
       for (const std::vector<std::uint32_t>& positions :
            {std::vector<std::uint32_t>{length - 1},
             {0, length - 1},
@@ -94,7 +94,7 @@ TEST(Positions, RoundTripOfExtremeGaps) {
         for (const auto p : positions) entries.push_back(entry(p, p % 2 != 0, with_signs));
         const RicePlan plan = plan_rice(entries, 0, with_signs);
         ASSERT_TRUE(plan.ascending);
-        std::vector<std::byte> body(plan.body_bytes + rice_slack);
+        std::vector<std::byte> body(plan.body_bytes + kRiceSlack);
         write_rice(entries, 0, with_signs, plan, body.data());
         body.resize(plan.body_bytes);
         std::vector<std::uint32_t> decoded(entries.size());
@@ -114,7 +114,7 @@ TEST(Positions, RoundTripOfLongGapsAtEveryBit) {
       for (std::uint32_t i = 0; i < cluster; ++i) entries.push_back(i);
       entries.push_back(cluster + gap);
       const RicePlan plan{0, (cluster + 1 + gap + 7) / 8, true};
-      std::vector<std::byte> body(plan.body_bytes + rice_slack);
+      std::vector<std::byte> body(plan.body_bytes + kRiceSlack);
       write_rice(entries, 0, false, plan, body.data());
       body.resize(plan.body_bytes);
       std::vector<std::uint32_t> decoded(entries.size());
@@ -144,7 +144,7 @@ TEST(Positions, StayWithinFivePercentOfTheEntropy) {
   std::mt19937 random(2);
   for (const bool with_signs : {false, true}) {
     for (const double density : {0.002, 0.003, 0.005, 0.01, 0.014, 0.02}) {
-      const PositionsShape shape{4'000'000, default_chunk_length, with_signs};
+      const PositionsShape shape{4'000'000, kDefaultChunkLength, with_signs};
       const Chunks chunks = random_chunks(shape, density, random);
       const auto count = static_cast<double>(total(chunks));
       const double p = count / static_cast<double>(shape.elements);

@@ -32,7 +32,7 @@ std::vector<std::byte> documented_example() {
 
 TEST(WireFormat, TheDocumentedExampleIsWhatIsWritten) {
   const PositionsShape shape{1000, 500, true};
-  std::vector<std::byte> buffer(header_bytes + 2 * adacomp_bound(shape));
+  std::vector<std::byte> buffer(kHeaderBytes + 2 * adacomp_bound(shape));
   PayloadWriter writer(buffer, Method::adacomp);
   writer.abstain();
   PositionsWriter& positions = writer.begin_adacomp(shape);
