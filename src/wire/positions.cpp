@@ -5,18 +5,23 @@
 #include <stdexcept>
 #include <string>
 
-#include "wire/rice.h"
+#include "wire/gap_code.h"
 
 namespace gradwire::wire {
 namespace {
 
-// The first byte of a chunk. Rice parameter k is tag kFirstRiceTag + k.
+// The first byte of a chunk. A code's parameter is added to its first tag.
 constexpr std::uint8_t kEmptyTag = 0x00;
 constexpr std::uint8_t kFirstRiceTag = 0x01;
+constexpr std::uint8_t kFirstExpGolombTag = 0x21;
 constexpr std::uint8_t kBitmapTag = 0x40;
 
-constexpr bool is_rice(std::uint8_t tag) {
-  return tag >= kFirstRiceTag && tag <= kFirstRiceTag + kLargestRiceParameter;
+constexpr std::uint8_t first_tag(GapCode code) {
+  return code == GapCode::rice ? kFirstRiceTag : kFirstExpGolombTag;
+}
+
+constexpr bool has_code(std::uint8_t tag, GapCode code) {
+  return tag >= first_tag(code) && tag <= first_tag(code) + kLargestGapParameter;
 }
 
 constexpr std::size_t bytes_for_bits(std::uint64_t bits) {
@@ -60,10 +65,10 @@ std::uint32_t PositionsShape::length_of(std::uint64_t chunk) const {
 
 std::size_t positions_bound(const PositionsShape& shape) {
   check(shape);
-  if (shape.elements == 0) return kRiceSlack;
+  if (shape.elements == 0) return kGapCodeSlack;
   const std::uint64_t last = shape.chunks() - 1;
   return static_cast<std::size_t>(last) * chunk_bound(shape.chunk_length, shape.with_signs) +
-         chunk_bound(shape.length_of(last), shape.with_signs) + kRiceSlack;
+         chunk_bound(shape.length_of(last), shape.with_signs) + kGapCodeSlack;
 }
 
 PositionsWriter::PositionsWriter(const PositionsShape& shape, std::span<std::byte> buffer,
@@ -112,7 +117,7 @@ void PositionsWriter::encode(std::span<const std::uint32_t> entries, std::uint32
     ++next_chunk_;
     return;
   }
-  const RicePlan plan = plan_rice(entries, base, shape_.with_signs);
+  const GapPlan plan = plan_gaps(entries, base, shape_.with_signs);
   const std::uint32_t last = (entries.back() >> (shape_.with_signs ? 1 : 0)) - base;
   if (!plan.ascending || last >= length) {
     throw std::invalid_argument(
@@ -121,15 +126,15 @@ void PositionsWriter::encode(std::span<const std::uint32_t> entries, std::uint32
   }
   const auto count = static_cast<std::uint32_t>(entries.size());
   const std::size_t as_bitmap = bitmap_bytes(length, count, shape_.with_signs);
-  const bool rice = plan.body_bytes < as_bitmap;
-  const std::size_t body_bytes = rice ? plan.body_bytes : as_bitmap;
-  writer_.u8(rice ? static_cast<std::uint8_t>(kFirstRiceTag + plan.parameter) : kBitmapTag);
+  const bool coded = plan.body_bytes < as_bitmap;
+  const std::size_t body_bytes = coded ? plan.body_bytes : as_bitmap;
+  writer_.u8(coded ? static_cast<std::uint8_t>(first_tag(plan.code) + plan.parameter) : kBitmapTag);
   writer_.varint(count);
   writer_.varint(static_cast<std::uint32_t>(body_bytes));
-  if (rice) {
+  if (coded) {
     const std::size_t body = writer_.size();
-    std::byte* out = writer_.reserve(body_bytes + kRiceSlack).data();
-    write_rice(entries, base, shape_.with_signs, plan, out);
+    std::byte* out = writer_.reserve(body_bytes + kGapCodeSlack).data();
+    write_gaps(entries, base, shape_.with_signs, plan, out);
     writer_.rewind(body + body_bytes);
   } else {
     encode_bitmap(entries, base, writer_.reserve(body_bytes));
@@ -168,8 +173,9 @@ PositionsReader::Chunk PositionsReader::read_header_and_body() {
     ++next_chunk_;
     return chunk;
   }
-  if (!is_rice(chunk.tag) && chunk.tag != kBitmapTag) {
-    throw WireError("chunk tag", chunk.offset, "empty, a Rice parameter or a bitmap",
+  if (!has_code(chunk.tag, GapCode::rice) && !has_code(chunk.tag, GapCode::exp_golomb) &&
+      chunk.tag != kBitmapTag) {
+    throw WireError("chunk tag", chunk.offset, "empty, a code of gaps or a bitmap",
                     std::to_string(chunk.tag));
   }
   chunk.count = reader_.varint("chunk count");
@@ -198,15 +204,20 @@ std::span<const std::uint32_t> PositionsReader::next(std::span<std::uint32_t> sc
   const Chunk chunk = read_header_and_body();
   const auto entries = scratch.first(chunk.count);
   if (chunk.count == 0) return entries;
-  const char* mistake = chunk.tag == kBitmapTag
-                            ? decode_bitmap(chunk, entries)
-                            : read_rice(chunk.body, chunk.tag - kFirstRiceTag, shape_.with_signs,
-                                        chunk.length, entries);
+  const char* mistake =
+      chunk.tag == kBitmapTag ? decode_bitmap(chunk, entries) : decode_gaps(chunk, entries);
   if (mistake != nullptr) {
     throw WireError("chunk body", chunk.offset,
                     std::to_string(chunk.count) + " ascending positions", mistake);
   }
   return entries;
+}
+
+const char* PositionsReader::decode_gaps(const Chunk& chunk,
+                                         std::span<std::uint32_t> entries) const {
+  const GapCode code = has_code(chunk.tag, GapCode::rice) ? GapCode::rice : GapCode::exp_golomb;
+  return read_gaps(chunk.body, code, chunk.tag - first_tag(code), shape_.with_signs, chunk.length,
+                   entries);
 }
 
 const char* PositionsReader::decode_bitmap(const Chunk& chunk,

@@ -99,6 +99,7 @@ class PositionsReader {
     std::span<const std::byte> body;
   };
   Chunk read_header_and_body();
+  const char* decode_gaps(const Chunk& chunk, std::span<std::uint32_t> entries) const;
   const char* decode_bitmap(const Chunk& chunk, std::span<std::uint32_t> entries) const;
 
   PositionsShape shape_;

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <vector>
 
-#include "wire/rice.h"
+#include "wire/gap_code.h"
 
 namespace gradwire::wire {
 namespace {
@@ -27,6 +28,22 @@ Chunks random_chunks(const PositionsShape& shape, double density, std::mt19937& 
     for (std::uint32_t i = 0; i < shape.length_of(c); ++i) {
       if (sent(random)) chunks[c].push_back(entry(i, negative(random), shape.with_signs));
     }
+  }
+  return chunks;
+}
+
+// Gaps of about e^(x * spread) with normal x: the larger the spread, the tighter the clusters and
+// the wider the spaces between them.
+Chunks clustered_chunks(const PositionsShape& shape, double median, double spread,
+                        std::mt19937& random) {
+  std::lognormal_distribution<double> gap(std::log(median), spread);
+  std::bernoulli_distribution negative(0.5);
+  Chunks chunks(shape.chunks());
+  auto position = static_cast<std::uint64_t>(gap(random));
+  for (; position < shape.elements; position += 1 + static_cast<std::uint64_t>(gap(random))) {
+    chunks[position / shape.chunk_length].push_back(
+        entry(static_cast<std::uint32_t>(position % shape.chunk_length), negative(random),
+              shape.with_signs));
   }
   return chunks;
 }
@@ -81,49 +98,6 @@ TEST(Positions, RoundTripAtEveryDensityAndLength) {
   }
 }
 
-TEST(Positions, RoundTripOfExtremeGaps) {
-  for (const bool with_signs : {false, true}) {
-    for (const std::uint32_t length : {65536U, 1U << 20, kLongestChunk}) {
-      for (const std::vector<std::uint32_t>& positions :
-           {std::vector<std::uint32_t>{length - 1},
-            {0, length - 1},
-            {0, 1, 2, 3, length - 1},
-            {length - 2, length - 1},
-            {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, length - 1}}) {
-        std::vector<std::uint32_t> entries;
-        for (const auto p : positions) entries.push_back(entry(p, p % 2 != 0, with_signs));
-        const RicePlan plan = plan_rice(entries, 0, with_signs);
-        ASSERT_TRUE(plan.ascending);
-        std::vector<std::byte> body(plan.body_bytes + kRiceSlack);
-        write_rice(entries, 0, with_signs, plan, body.data());
-        body.resize(plan.body_bytes);
-        std::vector<std::uint32_t> decoded(entries.size());
-        EXPECT_EQ(read_rice(body, plan.parameter, with_signs, length, decoded), nullptr);
-        EXPECT_EQ(decoded, entries) << length;
-        EXPECT_NE(read_rice(body, plan.parameter, with_signs, length - 1, decoded), nullptr);
-      }
-    }
-  }
-}
-
-// A unary part of several words may start and end at any bit of a body's last word.
-TEST(Positions, RoundTripOfLongGapsAtEveryBit) {
-  for (std::uint32_t cluster = 1; cluster < 130; ++cluster) {
-    for (std::uint32_t gap = 0; gap < 200; ++gap) {
-      std::vector<std::uint32_t> entries;
-      for (std::uint32_t i = 0; i < cluster; ++i) entries.push_back(i);
-      entries.push_back(cluster + gap);
-      const RicePlan plan{0, (cluster + 1 + gap + 7) / 8, true};
-      std::vector<std::byte> body(plan.body_bytes + kRiceSlack);
-      write_rice(entries, 0, false, plan, body.data());
-      body.resize(plan.body_bytes);
-      std::vector<std::uint32_t> decoded(entries.size());
-      ASSERT_EQ(read_rice(body, 0, false, 1000, decoded), nullptr) << cluster << ' ' << gap;
-      ASSERT_EQ(decoded, entries) << cluster << ' ' << gap;
-    }
-  }
-}
-
 // Long runs between clusters force unary parts of more than one word.
 TEST(Positions, RoundTripOfClusters) {
   for (const bool with_signs : {false, true}) {
@@ -155,6 +129,41 @@ TEST(Positions, StayWithinFivePercentOfTheEntropy) {
         EXPECT_LE(bits, 12.0);
       }
       RecordProperty("bits_at_" + std::to_string(density), std::to_string(bits));
+    }
+  }
+}
+
+// Bits per gap by the frequencies of the gaps themselves.
+double entropy_of_gaps(const Chunks& chunks, bool with_signs) {
+  std::map<std::uint32_t, double> frequency;
+  for (const auto& chunk : chunks) {
+    std::uint32_t next = 0;
+    for (const auto e : chunk) {
+      const std::uint32_t position = with_signs ? e / 2 : e;
+      ++frequency[position - next];
+      next = position + 1;
+    }
+  }
+  const auto count = static_cast<double>(total(chunks));
+  double bits = 0;
+  for (const auto& [gap, times] : frequency) bits -= times / count * std::log2(times / count);
+  return bits;
+}
+
+TEST(Positions, StayNearTheEntropyOfClusters) {
+  std::mt19937 random(9);
+  for (const bool with_signs : {false, true}) {
+    for (const double median : {2.0, 6.0, 20.0}) {
+      for (const double spread : {1.0, 1.5, 2.0, 2.5}) {
+        const PositionsShape shape{4'000'000, kDefaultChunkLength, with_signs};
+        const Chunks chunks = clustered_chunks(shape, median, spread, random);
+        const auto bytes = encode(shape, chunks);
+        EXPECT_EQ(decode(shape, bytes), chunks);
+        const double bits =
+            8.0 * static_cast<double>(bytes.size()) / static_cast<double>(total(chunks));
+        EXPECT_LE(bits, 1.15 * (entropy_of_gaps(chunks, with_signs) + (with_signs ? 1 : 0)))
+            << median << ' ' << spread << ' ' << with_signs;
+      }
     }
   }
 }
@@ -253,9 +262,11 @@ TEST(Positions, RefuseABufferBelowTheNeed) {
 
 TEST(Positions, RefuseEveryTruncation) {
   std::mt19937 random(7);
-  for (const double density : {0.01, 0.6}) {
-    const PositionsShape shape{3000, 1000, true};
-    const auto bytes = encode(shape, random_chunks(shape, density, random));
+  const PositionsShape shape{3000, 1000, true};
+  for (const Chunks& chunks :
+       {random_chunks(shape, 0.01, random), random_chunks(shape, 0.6, random),
+        clustered_chunks(shape, 2, 2, random)}) {
+    const auto bytes = encode(shape, chunks);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_THROW(decode(shape, std::span(bytes).first(size)), WireError) << size;
     }
@@ -265,9 +276,11 @@ TEST(Positions, RefuseEveryTruncation) {
 // Flipping any one bit gives an error or other valid positions, never anything else.
 TEST(Positions, SurviveEveryFlippedBit) {
   std::mt19937 random(8);
-  for (const double density : {0.02, 0.6}) {
-    const PositionsShape shape{700, 300, true};
-    const auto bytes = encode(shape, random_chunks(shape, density, random));
+  const PositionsShape shape{700, 300, true};
+  for (const Chunks& chunks :
+       {random_chunks(shape, 0.02, random), random_chunks(shape, 0.6, random),
+        clustered_chunks(shape, 2, 2, random)}) {
+    const auto bytes = encode(shape, chunks);
     std::vector<std::uint32_t> scratch(300);
     for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
       auto damaged = bytes;

@@ -1,7 +1,5 @@
-#include "wire/rice.h"
+#include "wire/gap_code.h"
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 
@@ -30,8 +28,8 @@ class BitWriter {
   }
 
   void put_zeros(std::uint64_t count) {
-    constexpr unsigned kMost = kUsableBits - 1;
-    for (; count > kMost; count -= kMost) put(0, kMost);
+    constexpr unsigned most = kUsableBits - 1;
+    for (; count > most; count -= most) put(0, most);
     put(0, static_cast<unsigned>(count));
   }
 
@@ -95,6 +93,14 @@ bool read_long_unary(BitReader& bits, std::uint64_t most, std::uint64_t& zeros) 
 
 constexpr std::uint64_t low_bits(unsigned count) { return (std::uint64_t{1} << count) - 1; }
 
+// For 0 < value < 2^53, by the exponent of a double: the instruction that every x86-64 machine has
+// for counting leading zeros is slow on many.
+unsigned floor_log2(std::uint64_t value) {
+  constexpr unsigned kMantissaBits = 52, bias = 1023;
+  const auto exact = static_cast<double>(static_cast<std::int64_t>(value));
+  return static_cast<unsigned>(std::bit_cast<std::uint64_t>(exact) >> kMantissaBits) - bias;
+}
+
 // One code, before it is put into words: so many zeros, then the closing one bit and the tail.
 struct Code {
   std::uint64_t zeros;
@@ -102,26 +108,34 @@ struct Code {
   std::uint64_t length;
 };
 
+template <GapCode kind>
 class Coder {
  public:
-  Coder(unsigned tail_bits, bool with_signs, std::uint32_t base, std::byte* out)
-      : tail_bits_(tail_bits),
-        sign_bits_(with_signs ? 1 : 0),
+  Coder(unsigned parameter, bool with_signs, std::uint32_t base, std::byte* out)
+      : sign_bits_(with_signs ? 1 : 0),
+        parameter_(parameter + sign_bits_),
         next_(base << sign_bits_),
         out_(out) {}
 
   Code code(std::uint32_t entry) {
     const std::uint64_t value = entry - next_;
     next_ = ((entry >> sign_bits_) + 1) << sign_bits_;
-    const std::uint64_t zeros = value >> tail_bits_;
-    return {zeros, 1 | (value & low_bits(tail_bits_)) << 1, zeros + 1 + tail_bits_};
+    if constexpr (kind == GapCode::rice) {
+      const std::uint64_t zeros = value >> parameter_;
+      return {zeros, 1 | (value & low_bits(parameter_)) << 1, zeros + 1 + parameter_};
+    } else {
+      const std::uint64_t x = value + (std::uint64_t{1} << parameter_);
+      const unsigned tail_bits = floor_log2(x);
+      const std::uint64_t zeros = tail_bits - parameter_;
+      return {zeros, 1 | (x & low_bits(tail_bits)) << 1, zeros + 1 + tail_bits};
+    }
   }
   void put(const Code& code) {
     if (code.length < kUsableBits) [[likely]] {
       out_.put(code.closing_and_tail << code.zeros, static_cast<unsigned>(code.length));
     } else {
       out_.put_zeros(code.zeros);
-      out_.put(code.closing_and_tail, 1 + tail_bits_);
+      out_.put(code.closing_and_tail, static_cast<unsigned>(code.length - code.zeros));
     }
   }
   // Every put waits for the one before it, so two codes go at a time where a word holds them.
@@ -137,61 +151,14 @@ class Coder {
   }
 
  private:
-  unsigned tail_bits_;
   unsigned sign_bits_;
+  unsigned parameter_;  // for the gap and the sign together
   std::uint32_t next_;  // the smallest entry that may follow
   BitWriter out_;
 };
 
-}  // namespace
-
-RicePlan plan_rice(std::span<const std::uint32_t> entries, std::uint32_t base, bool with_signs) {
-  const unsigned sign_bits = with_signs ? 1 : 0;
-  const std::size_t count = entries.size();
-  const std::uint32_t last = (entries.back() >> sign_bits) - base;
-  // floor(log2(mean gap + 1)) is the best parameter of a geometric distribution; clustered
-  // positions want a smaller one.
-  const std::uint64_t spanned = last + std::uint64_t{1};
-  const std::uint64_t gaps = spanned - std::min<std::uint64_t>(count, spanned);
-  const auto largest = std::min<unsigned>(
-      static_cast<unsigned>(std::bit_width(gaps / count + 1)) - 1, kLargestRiceParameter);
-  constexpr unsigned kCandidates = 4;
-  const unsigned smallest = largest - std::min(largest, kCandidates - 1);
-
-  // Zero bits for each candidate, in variables of their own so that the loop is vectorised.
-  const std::uint32_t first = (entries.front() >> sign_bits) - base;
-  std::uint32_t zeros0 = first >> smallest;
-  std::uint32_t zeros1 = zeros0 >> 1, zeros2 = zeros0 >> 2, zeros3 = zeros0 >> 3;
-  std::uint32_t all_bits = first;
-  for (std::size_t i = 1; i < count; ++i) {
-    const std::uint32_t position = entries[i] >> sign_bits;
-    const std::uint32_t gap = position - (entries[i - 1] >> sign_bits) - 1;
-    all_bits |= gap | (position - base);
-    const std::uint32_t zeros = gap >> smallest;
-    zeros0 += zeros;
-    zeros1 += zeros >> 1;
-    zeros2 += zeros >> 2;
-    zeros3 += zeros >> 3;
-  }
-  // A step backwards, or none at all, wraps around to a gap of at least 2^31.
-  if (all_bits >> 31) return {0, 0, false};
-
-  const std::array<std::uint32_t, kCandidates> unary{zeros0, zeros1, zeros2, zeros3};
-  unsigned best = 0;
-  std::uint64_t best_bits = UINT64_MAX;
-  for (unsigned c = 0; smallest + c <= largest; ++c) {
-    const std::uint64_t bits = unary[c] + count * (1 + smallest + c + sign_bits);
-    if (bits < best_bits) {
-      best_bits = bits;
-      best = smallest + c;
-    }
-  }
-  return {best, static_cast<std::size_t>((best_bits + 7) / 8), true};
-}
-
-void write_rice(std::span<const std::uint32_t> entries, std::uint32_t base, bool with_signs,
-                const RicePlan& plan, std::byte* out) {
-  Coder coder(plan.parameter + (with_signs ? 1 : 0), with_signs, base, out);
+template <GapCode kind>
+void write(std::span<const std::uint32_t> entries, Coder<kind> coder) {
   std::size_t i = 0;
   for (; i + 2 <= entries.size(); i += 2) {
     const Code first = coder.code(entries[i]);
@@ -200,11 +167,40 @@ void write_rice(std::span<const std::uint32_t> entries, std::uint32_t base, bool
   if (i < entries.size()) coder.put(coder.code(entries[i]));
 }
 
-const char* read_rice(std::span<const std::byte> body, unsigned parameter, bool with_signs,
-                      std::uint32_t length, std::span<std::uint32_t> entries) {
+// What the zeros of a code say about its tail.
+template <GapCode kind>
+class Tails {
+ public:
+  Tails(unsigned parameter, std::uint32_t length)
+      : parameter_(parameter), parameter_mask_(low_bits(parameter)), length_(length) {}
+
+  // More belong to no gap below the chunk's length; tail bits and values stay below 2^32.
+  std::uint64_t most_zeros() const {
+    return kind == GapCode::rice ? length_ : kLargestGapParameter + 1 - parameter_;
+  }
+  unsigned bits(std::uint64_t zeros) const {
+    return kind == GapCode::rice ? parameter_ : parameter_ + static_cast<unsigned>(zeros);
+  }
+  // The value coded by so many zeros and, as its lowest bits, this word.
+  std::uint64_t value(std::uint64_t zeros, std::uint64_t word) const {
+    if constexpr (kind == GapCode::rice) return (zeros << parameter_) + (word & parameter_mask_);
+    const std::uint64_t power = std::uint64_t{1} << bits(zeros);
+    return (power | (word & (power - 1))) - parameter_mask_ - 1;
+  }
+
+ private:
+  unsigned parameter_;
+  std::uint64_t parameter_mask_;
+  std::uint32_t length_;
+};
+
+// Both kinds in one function would be short of registers.
+template <GapCode kind>
+[[gnu::noinline]] const char* read(std::span<const std::byte> body, unsigned parameter,
+                                   bool with_signs, std::uint32_t length,
+                                   std::span<std::uint32_t> entries) {
   const unsigned sign_bits = with_signs ? 1 : 0;
-  const unsigned tail_bits = parameter + sign_bits;
-  const std::uint64_t tail_mask = low_bits(tail_bits);
+  const Tails<kind> tails(parameter + sign_bits, length);
   const std::uint64_t end = std::uint64_t{length} << sign_bits;
   BitReader bits(body);
   std::uint64_t next = 0;
@@ -218,17 +214,17 @@ const char* read_rice(std::span<const std::byte> body, unsigned parameter, bool 
     --until_refill;
     auto zeros = static_cast<std::uint64_t>(std::countr_zero(bits.word()));
     std::uint64_t tail;
-    if (zeros + 1 + tail_bits <= bits.available()) [[likely]] {
+    if (zeros + 1 + tails.bits(zeros) <= bits.available()) [[likely]] {
       tail = bits.word() >> (zeros + 1);
-      bits.consume(static_cast<unsigned>(zeros) + 1 + tail_bits);
+      bits.consume(static_cast<unsigned>(zeros) + 1 + tails.bits(zeros));
     } else {
-      if (!read_long_unary(bits, length, zeros)) return "a gap without end";
+      if (!read_long_unary(bits, tails.most_zeros(), zeros)) return "a gap without end";
       bits.refill();
-      if (bits.available() < tail_bits) return "codes that end before the last entry";
+      if (bits.available() < tails.bits(zeros)) return "codes that end before the last entry";
       tail = bits.word();
-      bits.consume(tail_bits);
+      bits.consume(tails.bits(zeros));
     }
-    const std::uint64_t entry = next + (zeros << tail_bits) + (tail & tail_mask);
+    const std::uint64_t entry = next + tails.value(zeros, tail);
     if (entry >= end) return "a position past the end of the chunk";
     out = static_cast<std::uint32_t>(entry);
     next = ((entry >> sign_bits) + 1) << sign_bits;
@@ -237,6 +233,24 @@ const char* read_rice(std::span<const std::byte> body, unsigned parameter, bool 
   if (bits.left() >= 8) return "bytes after the last entry";
   if ((bits.word() & low_bits(bits.available())) != 0) return "set bits after the last entry";
   return nullptr;
+}
+
+}  // namespace
+
+void write_gaps(std::span<const std::uint32_t> entries, std::uint32_t base, bool with_signs,
+                const GapPlan& plan, std::byte* out) {
+  if (plan.code == GapCode::rice) {
+    write(entries, Coder<GapCode::rice>(plan.parameter, with_signs, base, out));
+  } else {
+    write(entries, Coder<GapCode::exp_golomb>(plan.parameter, with_signs, base, out));
+  }
+}
+
+const char* read_gaps(std::span<const std::byte> body, GapCode code, unsigned parameter,
+                      bool with_signs, std::uint32_t length, std::span<std::uint32_t> entries) {
+  return code == GapCode::rice
+             ? read<GapCode::rice>(body, parameter, with_signs, length, entries)
+             : read<GapCode::exp_golomb>(body, parameter, with_signs, length, entries);
 }
 
 }  // namespace gradwire::wire
