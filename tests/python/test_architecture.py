@@ -12,6 +12,7 @@ MAY_INCLUDE = {
     "include/gradwire": {"gradwire"},
     "src/kernels": {"kernels"},
     "src/wire": {"wire"},
+    "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
     "src/cli": {"gradwire", "methods", "cli"},
@@ -19,7 +20,7 @@ MAY_INCLUDE = {
     "python": {"gradwire"},
 }
 # The parts that build in seconds because no torch header is in them.
-TORCH_FREE = {"src/kernels", "src/wire"}
+TORCH_FREE = {"src/kernels", "src/wire", "src/planner"}
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
 # The one source that sees gloo's headers.
 GLOO_SOURCE = "src/ddp/process_group.cpp"
