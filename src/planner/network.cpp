@@ -14,9 +14,9 @@ struct Layout {
   double inside;
 
   explicit Layout(const Network& network)
-      : nodes(static_cast<double>(network.workers /
-                                  std::min(network.workers, network.workers_per_node))),
-        inside(static_cast<double>(std::min(network.workers, network.workers_per_node))) {}
+      : inside(static_cast<double>(std::min(network.workers, network.workers_per_node))) {
+    nodes = static_cast<double>(network.workers) / inside;
+  }
 };
 
 double levels_of_tree(double leaves) {

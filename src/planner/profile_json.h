@@ -13,7 +13,7 @@ nlohmann::json to_json(const Profile& profile);
 
 // Methods whose rates the profile does not have take them from `otherwise`. Throws
 // std::invalid_argument naming the field that is wrong.
-Profile profile_from_json(const nlohmann::json& json, const CodingRates& otherwise);
+Profile profile_from_json(const nlohmann::json& value, const CodingRates& otherwise);
 
 Profile read_profile(const std::string& file, const CodingRates& otherwise);
 

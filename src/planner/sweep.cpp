@@ -55,7 +55,7 @@ std::map<Method, Realm> realms(const SweepRequest& request, const Sweep& sweep) 
   for (const SweepPoint& point : sweep.points) {
     const double speed_up = recommended_speed_up(request, point);
     const auto [realm, is_new] =
-        found.try_emplace(point.recommended, point.bandwidth, point.bandwidth, speed_up);
+        found.try_emplace(point.recommended, Realm{point.bandwidth, point.bandwidth, speed_up});
     if (is_new) continue;
     Realm& known = realm->second;
     known.lowest_bandwidth = std::min(known.lowest_bandwidth, point.bandwidth);
@@ -76,6 +76,14 @@ std::string describe_speed_up(const Realm& realm, bool is_one_point) {
   std::snprintf(text, sizeof text, " (%s%.3g times as fast)", is_one_point ? "" : "up to ",
                 realm.greatest_speed_up);
   return text;
+}
+
+bool depends_on_workers(const Sweep& sweep) {
+  std::map<double, Method> recommended;
+  return std::ranges::any_of(sweep.points, [&](const SweepPoint& point) {
+    return recommended.try_emplace(point.bandwidth, point.recommended).first->second !=
+           point.recommended;
+  });
 }
 
 json to_json(const BreakEven& where) {
@@ -129,8 +137,7 @@ std::string advice(const SweepRequest& request, const Sweep& sweep) {
             describe_speed_up(realm, is_one_point);
   }
   if (plain) uses += ", and stay with all-reduce " + describe(plain.mapped());
-  const bool varies = found.size() + (plain ? 1 : 0) > 1 && request.workers.size() > 1;
-  return uses + (varies ? ", depending on the number of workers." : ".");
+  return uses + (depends_on_workers(sweep) ? ", depending on the number of workers." : ".");
 }
 
 json to_json(const SweepRequest& request, const Sweep& sweep) {

@@ -54,6 +54,16 @@ TEST(Advice, DependsOnTheBandwidth) {
   EXPECT_NE(sentence.find("and stay with all-reduce at 400 Gb/s."), std::string::npos) << sentence;
 }
 
+TEST(Advice, SaysWhereTheNumberOfWorkersMatters) {
+  SweepRequest request = request_at({8, 1024}, {10});
+  request.methods = {{.method = Method::sign}};
+  const std::string sentence = advice(request, sweep(request));
+  EXPECT_NE(
+      sentence.find("and stay with all-reduce at 10 Gb/s, depending on the number of workers."),
+      std::string::npos)
+      << sentence;
+}
+
 TEST(SweepJson, HasTheFigures) {
   const SweepRequest request = request_at({8}, {1});
   const Sweep result = sweep(request);
