@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
-    "src/cli": {"gradwire", "methods", "cli"},
+    "src/cli": {"gradwire", "methods", "planner", "cli"},
     "examples": {"gradwire"},
     "python": {"gradwire"},
 }
@@ -51,6 +51,12 @@ def test_leaf_has_no_torch(part):
     for path in sources(part):
         for include in includes(path):
             assert include.split("/")[0] not in TORCH_HEADERS, f"{path} includes {include}"
+
+
+@pytest.mark.parametrize("source", ["plan.cpp", "speed_up_plot.cpp"])
+def test_planning_command_has_no_torch(source):
+    for include in includes(ROOT / "src/cli" / source):
+        assert include.split("/")[0] not in TORCH_HEADERS | {"gradwire", "methods"}, include
 
 
 def test_every_part_has_a_rule():
