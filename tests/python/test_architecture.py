@@ -12,14 +12,15 @@ MAY_INCLUDE = {
     "include/gradwire": {"gradwire"},
     "src/kernels": {"kernels"},
     "src/wire": {"wire"},
+    "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
-    "src/cli": {"gradwire", "methods", "cli"},
+    "src/cli": {"gradwire", "methods", "planner", "cli"},
     "examples": {"gradwire"},
     "python": {"gradwire"},
 }
 # The parts that build in seconds because no torch header is in them.
-TORCH_FREE = {"src/kernels", "src/wire"}
+TORCH_FREE = {"src/kernels", "src/wire", "src/planner"}
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
 # The one source that sees gloo's headers.
 GLOO_SOURCE = "src/ddp/process_group.cpp"
@@ -50,6 +51,12 @@ def test_leaf_has_no_torch(part):
     for path in sources(part):
         for include in includes(path):
             assert include.split("/")[0] not in TORCH_HEADERS, f"{path} includes {include}"
+
+
+@pytest.mark.parametrize("source", ["plan.cpp", "speed_up_plot.cpp"])
+def test_planning_command_has_no_torch(source):
+    for include in includes(ROOT / "src/cli" / source):
+        assert include.split("/")[0] not in TORCH_HEADERS | {"gradwire", "methods"}, include
 
 
 def test_every_part_has_a_rule():

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace gradwire {
+
+// `gradwire plan`: how long a training iteration would take with each method, over numbers of
+// workers and bandwidths, before anything is run on them. The model is in src/planner.
+void add_plan(CLI::App& app);
+
+}  // namespace gradwire

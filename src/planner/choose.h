@@ -1,0 +1,43 @@
+#pragma once
+
+// Which method for which bucket, and where a method begins to pay.
+
+#include <span>
+
+#include "planner/simulate.h"
+
+namespace gradwire::planner {
+
+// Of two plans whose predicted times differ by no more than this part, the less lossy is the
+// better.
+inline constexpr double kTolerance = 0.02;
+
+struct Choice {
+  Assignment assignment;
+  Prediction prediction;
+};
+
+// Among `candidates`, one for all buckets: the least lossy within the tolerance of the fastest.
+// All-reduce takes part whether named or not.
+Choice choose_for_all(const Profile& profile, const Network& network,
+                      std::span<const MethodChoice> candidates);
+
+// The same with a choice for every bucket; its loss is the mean place of the methods in the order
+// of `Method`, weighted by bytes. It improves one bucket at a time, so it need not find the very
+// best. What it finds is within the tolerance of the fastest it met, all methods for all buckets
+// included.
+Choice choose_per_bucket(const Profile& profile, const Network& network,
+                         std::span<const MethodChoice> candidates);
+
+enum class Helps : uint8_t { never, below, always };
+
+struct BreakEven {
+  Helps helps;
+  double bandwidth = 0;  // between nodes; where it helps below
+};
+
+// The highest bandwidth between nodes, within 10 Mb/s to 10 Tb/s, below which the method's
+// iteration is shorter than all-reduce's.
+BreakEven break_even(const Profile& profile, const Network& network, const MethodChoice& choice);
+
+}  // namespace gradwire::planner

@@ -1,0 +1,91 @@
+#include "planner/profile.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+
+namespace gradwire::planner {
+namespace {
+
+void require(bool condition, const std::string& otherwise) {
+  if (!condition) throw std::invalid_argument("[profile] " + otherwise);
+}
+
+void check_rate(const CodingRate& rate, Method method) {
+  for (const double value :
+       {rate.encode, rate.between, rate.decode, rate.decode_payload, rate.per_parameter}) {
+    require(value >= 0, "rates of " + std::string(name_of(method)) + " must not be negative");
+  }
+}
+
+void check_buckets(const Profile& profile) {
+  std::vector<int> times_bucketed(profile.parameters.size(), 0);
+  double previous = 0;
+  for (size_t i = 0; i < profile.buckets.size(); ++i) {
+    const Bucket& bucket = profile.buckets[i];
+    const std::string name = "buckets[" + std::to_string(i) + "]";
+    require(!bucket.parameters.empty(), name + ".parameters is empty");
+    require(bucket.ready_seconds >= previous && bucket.ready_seconds <= profile.backward_seconds,
+            name +
+                ".ready_seconds must not fall from bucket to bucket nor exceed"
+                " backward_seconds");
+    previous = bucket.ready_seconds;
+    for (const size_t parameter : bucket.parameters) {
+      require(parameter < profile.parameters.size(),
+              name + ".parameters has the index " + std::to_string(parameter) + ", but there are " +
+                  std::to_string(profile.parameters.size()) + " parameters");
+      ++times_bucketed[parameter];
+    }
+  }
+  for (size_t i = 0; i < times_bucketed.size(); ++i) {
+    require(times_bucketed[i] == 1, "parameter \"" + profile.parameters[i].name + "\" is in " +
+                                        std::to_string(times_bucketed[i]) +
+                                        " buckets instead of one");
+  }
+}
+
+}  // namespace
+
+int64_t ParameterShape::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+double Profile::gradient_bytes() const {
+  return std::transform_reduce(parameters.begin(), parameters.end(), 0.0, std::plus<>(),
+                               [](const ParameterShape& parameter) { return parameter.bytes(); });
+}
+
+void Profile::check() const {
+  require(forward_seconds >= 0, "forward_seconds must not be negative");
+  require(backward_seconds >= 0, "backward_seconds must not be negative");
+  require(compute_seconds() > 0, "forward_seconds and backward_seconds are both 0");
+  require(flops_per_second > 0, "flops_per_second must be positive");
+  require(contention >= 0 && contention <= 1, "contention must be between 0 and 1");
+  require(!parameters.empty(), "parameters is empty");
+  for (const ParameterShape& parameter : parameters) {
+    require(std::ranges::all_of(parameter.shape, [](int64_t size) { return size > 0; }),
+            "parameter \"" + parameter.name + "\": its shape must have positive sizes only");
+  }
+  for (const Method method : kAllMethods) check_rate(rates[index_of(method)], method);
+  check_buckets(*this);
+}
+
+std::vector<Bucket> ddp_buckets(const std::vector<ParameterShape>& parameters,
+                                const std::vector<double>& ready_seconds) {
+  std::vector<size_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return ready_seconds[i]; });
+  std::vector<Bucket> buckets;
+  double open_bytes = 0;  // of the last bucket; 0: none is open
+  for (const size_t i : order) {
+    if (open_bytes == 0) buckets.emplace_back();
+    buckets.back().parameters.push_back(i);
+    buckets.back().ready_seconds = ready_seconds[i];
+    open_bytes += parameters[i].bytes();
+    if (open_bytes >= (buckets.size() == 1 ? kFirstBucketBytes : kBucketBytes)) open_bytes = 0;
+  }
+  return buckets;
+}
+
+}  // namespace gradwire::planner

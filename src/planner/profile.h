@@ -1,0 +1,67 @@
+#pragma once
+
+// What the planner knows of a training job on one worker, whatever the network.
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "planner/method.h"
+
+namespace gradwire::planner {
+
+struct ParameterShape {
+  std::string name;
+  std::vector<int64_t> shape;
+
+  int64_t elements() const;
+  double bytes() const { return 4.0 * static_cast<double>(elements()); }
+};
+
+struct Bucket {
+  std::vector<size_t> parameters;  // indices
+  double ready_seconds = 0;        // from the start of backward, nothing else going on
+};
+
+// How long a method computes, in seconds per byte of gradient where nothing else is said.
+struct CodingRate {
+  double encode = 0;
+  double between = 0;         // the first round and the second
+  double decode = 0;          // whatever the number of workers
+  double decode_payload = 0;  // seconds per byte of payload of any worker
+  double per_parameter = 0;   // seconds, in addition, for each of the above that the method has
+};
+
+using CodingRates = std::array<CodingRate, kAllMethods.size()>;
+
+struct Profile {
+  std::string name;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  std::vector<ParameterShape> parameters;
+  std::vector<Bucket> buckets;  // in the order in which they become ready
+  CodingRates rates;
+  // Of the low-rank methods' products, which come on top of their rates.
+  double flops_per_second = std::numeric_limits<double>::infinity();
+  // How much of the work between two rounds is taken from backward and from decoding: 1 where all
+  // share one processor, 0 where there is another for it.
+  double contention = 1;
+
+  double compute_seconds() const { return forward_seconds + backward_seconds; }
+  double gradient_bytes() const;
+  // Throws std::invalid_argument naming what is wrong.
+  void check() const;
+};
+
+inline constexpr double kFirstBucketBytes = 1024.0 * 1024;
+inline constexpr double kBucketBytes = 25 * 1024.0 * 1024;
+
+// The buckets of torch's DistributedDataParallel once it has rebuilt them: parameters in the order
+// in which their gradients become ready, a bucket closed when it has reached its size.
+// `ready_seconds` is that of each parameter.
+std::vector<Bucket> ddp_buckets(const std::vector<ParameterShape>& parameters,
+                                const std::vector<double>& ready_seconds);
+
+}  // namespace gradwire::planner

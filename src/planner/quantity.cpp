@@ -1,0 +1,67 @@
+#include "planner/quantity.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+
+namespace gradwire::planner {
+namespace {
+
+struct Quantity {
+  double number;
+  std::string unit;  // in lower case
+};
+
+Quantity split(const std::string& text, const std::string& expected) {
+  size_t length = 0;
+  double number = 0;
+  try {
+    number = std::stod(text, &length);
+  } catch (const std::exception&) {
+    length = 0;
+  }
+  if (length == 0 || !std::isfinite(number) || number < 0) {
+    throw std::invalid_argument("\"" + text + "\" is not " + expected);
+  }
+  std::string unit = text.substr(length);
+  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::tolower(c); });
+  return {number, unit};
+}
+
+double parse(const std::string& text, const std::map<std::string, double>& units,
+             const std::string& expected) {
+  const Quantity quantity = split(text, expected);
+  const auto unit = units.find(quantity.unit);
+  if (unit == units.end()) throw std::invalid_argument("\"" + text + "\" is not " + expected);
+  return quantity.number * unit->second;
+}
+
+}  // namespace
+
+double parse_bandwidth(const std::string& text) {
+  static const std::map<std::string, double> units = {
+      {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"tbit", 1e12 / 8}};
+  const std::string expected = "a bandwidth such as 10gbit or 250mbit";
+  const double bandwidth = parse(text, units, expected);
+  if (bandwidth == 0) throw std::invalid_argument("\"" + text + "\" is not " + expected);
+  return bandwidth;
+}
+
+double parse_seconds(const std::string& text) {
+  static const std::map<std::string, double> units = {
+      {"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+  return parse(text, units, "a time such as 0.2, 35ms or 20us");
+}
+
+std::string describe_bandwidth(double bytes_per_second) {
+  const double bits = 8 * bytes_per_second;
+  const auto [scale, unit] = bits >= 0.9995e9 ? std::pair(1e9, "Gb/s") : std::pair(1e6, "Mb/s");
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g %s", bits / scale, unit);
+  return text;
+}
+
+}  // namespace gradwire::planner

@@ -1,0 +1,18 @@
+#pragma once
+
+// Rates and times as people write them: "10gbit", "20us".
+
+#include <string>
+
+namespace gradwire::planner {
+
+// "10gbit", "250mbit": bits per second, as network links are sold. The result is in bytes per
+// second. Throws std::invalid_argument saying what is expected.
+double parse_bandwidth(const std::string& text);
+
+// "20us", "0.5ms", "2s"; without a unit it is seconds.
+double parse_seconds(const std::string& text);
+
+std::string describe_bandwidth(double bytes_per_second);
+
+}  // namespace gradwire::planner

@@ -1,0 +1,74 @@
+#include "planner/model_shapes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "planner/bucket_cost.h"
+
+namespace gradwire::planner {
+namespace {
+
+int64_t elements_of(const Profile& profile) {
+  return static_cast<int64_t>(profile.gradient_bytes() / 4);
+}
+
+// Bytes of gradient per byte that an ACP-SGD step sends.
+double volume_ratio(const char* model, int64_t rank, AcpsgdStep step) {
+  const Profile profile = model_profile(model, 1);
+  const MethodChoice choice{.method = Method::acpsgd, .rank = rank};
+  double sent = 0;
+  for (const Bucket& bucket : profile.buckets) {
+    sent += bucket_cost(profile, bucket, choice, 32, step).rounds[0].bytes;
+  }
+  return profile.gradient_bytes() / sent;
+}
+
+TEST(Models, HaveTheirWellKnownSizes) {
+  EXPECT_EQ(elements_of(model_profile("resnet-50", 1)), 25557032);
+  EXPECT_EQ(elements_of(model_profile("resnet-152", 1)), 60192808);
+  EXPECT_EQ(elements_of(model_profile("bert-base", 1)), 110106428);
+  EXPECT_EQ(elements_of(model_profile("bert-large", 1)), 336226108);
+}
+
+TEST(Models, AreValidProfiles) {
+  for (const std::string& model : model_names()) {
+    const Profile profile = model_profile(model, 0.3);
+    EXPECT_NO_THROW(profile.check()) << model;
+    EXPECT_DOUBLE_EQ(profile.compute_seconds(), 0.3) << model;
+    EXPECT_NEAR(profile.buckets.back().ready_seconds, 0.2, 1e-12) << model;
+  }
+}
+
+TEST(Models, ThatDoNotExistAreRefusedNamingThoseThatDo) {
+  try {
+    model_profile("bert", 1);
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(),
+                 "there is no built-in model \"bert\"; there are resnet-50, resnet-152, bert-base,"
+                 " bert-large");
+  }
+}
+
+// The ratios that the ACP-SGD paper calculates, P step and Q step. They count the vectors that
+// travel uncompressed.
+TEST(Models, GiveThePublishedVolumeRatiosOfAcpsgd) {
+  const struct {
+    const char* model;
+    int64_t rank;
+    double p;
+    double q;
+  } published[] = {{"resnet-50", 4, 155, 93},
+                   {"resnet-152", 4, 131, 72},
+                   {"bert-base", 32, 29, 38},
+                   {"bert-large", 32, 40, 44}};
+  for (const auto& [model, rank, p, q] : published) {
+    EXPECT_EQ(std::round(volume_ratio(model, rank, AcpsgdStep::p)), p) << model;
+    EXPECT_EQ(std::round(volume_ratio(model, rank, AcpsgdStep::q)), q) << model;
+  }
+}
+
+}  // namespace
+}  // namespace gradwire::planner

@@ -1,0 +1,123 @@
+#include "planner/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "planner/device.h"
+#include "planner/model_shapes.h"
+#include "planner/profile_json.h"
+
+namespace gradwire::planner {
+namespace {
+
+using nlohmann::json;
+
+Profile example() {
+  Profile profile = model_profile("resnet-50", 0.2);
+  const Device device = default_device(DeviceKind::cpu);
+  profile.rates = coding_rates(device);
+  profile.flops_per_second = device.flops_per_second;
+  return profile;
+}
+
+std::string refusal_of(const json& damaged) {
+  try {
+    profile_from_json(damaged, {});
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Buckets, CloseOnceTheyReachTheirSize) {
+  // 0.5 MB each, in the order of their definition; gradients come in reverse.
+  const std::vector<ParameterShape> parameters(60, {"w", {131072}});
+  std::vector<double> ready(60);
+  for (size_t i = 0; i < 60; ++i) ready[i] = static_cast<double>(60 - i);
+  const std::vector<Bucket> buckets = ddp_buckets(parameters, ready);
+  ASSERT_EQ(buckets.size(), 3U);
+  EXPECT_EQ(buckets[0].parameters, (std::vector<size_t>{59, 58}));
+  EXPECT_EQ(buckets[0].ready_seconds, 2);
+  EXPECT_EQ(buckets[1].parameters.size(), 50U);
+  EXPECT_EQ(buckets[2].parameters.size(), 8U);
+  EXPECT_EQ(buckets[2].ready_seconds, 60);
+}
+
+TEST(ProfileJson, RoundTrips) {
+  const Profile profile = example();
+  const json written = to_json(profile);
+  const Profile read = profile_from_json(json::parse(written.dump()), {});
+  EXPECT_EQ(to_json(read), written);
+  EXPECT_EQ(read.buckets.size(), profile.buckets.size());
+  EXPECT_EQ(read.flops_per_second, profile.flops_per_second);
+}
+
+TEST(ProfileJson, TakesMissingRatesFromTheDevice) {
+  json written = to_json(example());
+  written["rates"].erase("half");
+  CodingRates otherwise;
+  otherwise[index_of(Method::half)].encode = 42;
+  const Profile read = profile_from_json(written, otherwise);
+  EXPECT_EQ(read.rates[index_of(Method::half)].encode, 42);
+  EXPECT_EQ(read.rates[index_of(Method::topk)].encode,
+            example().rates[index_of(Method::topk)].encode);
+}
+
+TEST(ProfileJson, NamesTheFieldThatIsWrong) {
+  const json good = to_json(example());
+  const auto damaged = [&](const char* pointer, const json& value) {
+    json copy = good;
+    copy[json::json_pointer(pointer)] = value;
+    return refusal_of(copy);
+  };
+  EXPECT_EQ(damaged("/format", "other"),
+            "[profile] format is \"other\", not \"gradwire-profile-1\"");
+  EXPECT_EQ(damaged("/forward_seconds", "fast"),
+            "[profile] forward_seconds must be a number, not \"fast\"");
+  EXPECT_EQ(damaged("/parameters/3/shape/0", -5),
+            "[profile] parameters[3].shape must hold whole numbers, not -5");
+  EXPECT_EQ(damaged("/buckets/1/ready_seconds", nullptr),
+            "[profile] buckets[1].ready_seconds must be a number, not null");
+  EXPECT_EQ(damaged("/rates/half/encode", true),
+            "[profile] rates.half.encode must be a number, not true");
+  EXPECT_EQ(damaged("/rates/halve", json::object()),
+            "[profile] rates.halve is not a field there is");
+  EXPECT_EQ(damaged("/contension", 1), "[profile] contension is not a field there is");
+  EXPECT_EQ(damaged("/buckets", 1), "[profile] buckets must be a list");
+}
+
+TEST(ProfileJson, NamesTheFieldThatIsMissing) {
+  for (const char* field :
+       {"format", "name", "forward_seconds", "backward_seconds", "parameters", "buckets"}) {
+    json copy = to_json(example());
+    copy.erase(field);
+    EXPECT_EQ(refusal_of(copy), "[profile] " + std::string(field) + " is missing");
+  }
+}
+
+TEST(ProfileJson, RefusesWhatDoesNotFitTogether) {
+  const json good = to_json(example());
+  json twice = good;
+  twice["buckets"][0]["parameters"].push_back(0);
+  EXPECT_EQ(refusal_of(twice),
+            "[profile] parameter \"conv1.weight\" is in 2 buckets instead of one");
+  json beyond = good;
+  beyond["buckets"][0]["parameters"].push_back(1000);
+  EXPECT_NE(refusal_of(beyond).find("buckets[0].parameters has the index 1000"), std::string::npos);
+  json late = good;
+  late["buckets"][0]["ready_seconds"] = 7;
+  EXPECT_NE(refusal_of(late).find("buckets[0].ready_seconds"), std::string::npos);
+  json negative = good;
+  negative["rates"]["topk"]["decode"] = -1;
+  EXPECT_EQ(refusal_of(negative), "[profile] rates of topk must not be negative");
+  EXPECT_EQ(refusal_of(json::array()), "[profile] the file must be an object");
+}
+
+TEST(Profile, SaysWhichFileCannotBeRead) {
+  EXPECT_THROW(read_profile("/does/not/exist.json", {}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace gradwire::planner

@@ -1,0 +1,85 @@
+#include "planner/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "example_profile.h"
+
+namespace gradwire::planner {
+namespace {
+
+SweepRequest request_at(std::vector<int64_t> workers, std::vector<double> gbits) {
+  SweepRequest request{.profile = example_profile("bert-base", 0.2),
+                       .network = example_network(1, 1),
+                       .workers = std::move(workers),
+                       .methods = {{.method = Method::allreduce},
+                                   {.method = Method::half},
+                                   {.method = Method::acpsgd, .rank = 32}}};
+  for (const double gbit : gbits) request.bandwidths.push_back(gbit * 1e9 / 8);
+  return request;
+}
+
+TEST(Sweep, HasEveryPointAndItsSpeedUps) {
+  const SweepRequest request = request_at({8, 64}, {1, 10, 400});
+  const Sweep result = sweep(request);
+  ASSERT_EQ(result.points.size(), 6U);
+  EXPECT_EQ(result.points[4].workers, 64);
+  EXPECT_EQ(result.points[4].bandwidth, 1.25e9);
+  for (const SweepPoint& point : result.points) {
+    EXPECT_EQ(point.speed_up(0), 1);
+    EXPECT_EQ(point.predictions.size(), 3U);
+  }
+  EXPECT_GT(result.points[0].speed_up(2), 2);
+  ASSERT_EQ(result.break_even.size(), 2U);
+  EXPECT_EQ(result.break_even[0][0].helps, Helps::never);
+}
+
+TEST(Advice, IsToStayWithAllReduceOnAFastLink) {
+  const SweepRequest request = request_at({8}, {400});
+  EXPECT_EQ(advice(request, sweep(request)),
+            "Stay with all-reduce: no method is more than 2 % faster.");
+}
+
+TEST(Advice, IsToCompressOnASlowLink) {
+  const SweepRequest request = request_at({8}, {1});
+  const std::string sentence = advice(request, sweep(request));
+  EXPECT_EQ(sentence.rfind("Use acpsgd at 1 Gb/s (", 0), 0U) << sentence;
+}
+
+TEST(Advice, DependsOnTheBandwidth) {
+  const SweepRequest request = request_at({8}, {1, 400});
+  const std::string sentence = advice(request, sweep(request));
+  EXPECT_NE(sentence.find("and stay with all-reduce at 400 Gb/s."), std::string::npos) << sentence;
+}
+
+TEST(Advice, SaysWhereTheNumberOfWorkersMatters) {
+  SweepRequest request = request_at({8, 1024}, {10});
+  request.methods = {{.method = Method::sign}};
+  const std::string sentence = advice(request, sweep(request));
+  EXPECT_NE(
+      sentence.find("and stay with all-reduce at 10 Gb/s, depending on the number of workers."),
+      std::string::npos)
+      << sentence;
+}
+
+TEST(SweepJson, HasTheFigures) {
+  const SweepRequest request = request_at({8}, {1});
+  const Sweep result = sweep(request);
+  const nlohmann::json json = to_json(request, result);
+  EXPECT_EQ(json["model"], "bert-base");
+  EXPECT_EQ(json["points"][0]["recommended"], "acpsgd");
+  EXPECT_EQ(json["points"][0]["methods"]["acpsgd"]["seconds"],
+            result.points[0].predictions[2].seconds);
+  EXPECT_EQ(json["break_even_gbit_per_s"][0]["methods"]["allreduce"], "never");
+}
+
+TEST(Sweep, RefusesNodesThatAreNotFull) {
+  SweepRequest request = request_at({12}, {1});
+  request.network.workers_per_node = 8;
+  EXPECT_THROW(sweep(request), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace gradwire::planner
