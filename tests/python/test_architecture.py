@@ -12,14 +12,15 @@ MAY_INCLUDE = {
     "include/gradwire": {"gradwire"},
     "src/kernels": {"kernels"},
     "src/wire": {"wire"},
+    "src/lab": {"lab"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
-    "src/cli": {"gradwire", "methods", "cli"},
+    "src/cli": {"gradwire", "methods", "lab", "cli"},
     "examples": {"gradwire"},
     "python": {"gradwire"},
 }
 # The parts that build in seconds because no torch header is in them.
-TORCH_FREE = {"src/kernels", "src/wire"}
+TORCH_FREE = {"src/kernels", "src/wire", "src/lab"}
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
 # The one source that sees gloo's headers.
 GLOO_SOURCE = "src/ddp/process_group.cpp"
