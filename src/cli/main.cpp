@@ -6,12 +6,14 @@
 #include <iostream>
 
 #include "cli/bench.h"
+#include "cli/lab.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Gradient compression for data-parallel deep learning");
   app.require_subcommand(1);
   app.set_version_flag("--version", GRADWIRE_VERSION);
   gradwire::add_bench(app);
+  gradwire::add_lab(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
