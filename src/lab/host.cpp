@@ -14,6 +14,8 @@ std::string hosts_file(int hosts) {
   std::string text = "127.0.0.1 localhost\n::1 localhost\n";
   for (int host = 0; host < hosts; ++host) {
     text += host_address(host) + ' ' + host_name(host) + '\n';
+    // The form in which sockets of both IPs see IPv4 addresses; torch asks for their names.
+    text += "::ffff:" + host_address(host) + ' ' + host_name(host) + ".lab\n";
   }
   return text;
 }

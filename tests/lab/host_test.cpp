@@ -27,7 +27,9 @@ TEST(Addresses, Differ) {
 
 TEST(HostsFile, NamesEveryHost) {
   EXPECT_EQ(hosts_file(2),
-            "127.0.0.1 localhost\n::1 localhost\n10.77.0.1 host0\n10.77.0.2 host1\n");
+            "127.0.0.1 localhost\n::1 localhost\n"
+            "10.77.0.1 host0\n::ffff:10.77.0.1 host0.lab\n"
+            "10.77.0.2 host1\n::ffff:10.77.0.2 host1.lab\n");
 }
 
 TEST(Cores, AreTheHostsOwnWhereThereAreEnough) {

@@ -219,6 +219,7 @@ def test_gloo_works_and_its_bytes_are_counted(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["[host1] rank 1 sum 3.0", "rank 0 sum 3.0"]
+    assert "hostname" not in done.stderr  # every address has a name
     told = json.loads(report.read_text())
     assert (told["hosts"], told["rate"], told["exit_status"]) == (2, "1gbit", 0)
     assert told["seconds"] > 0
