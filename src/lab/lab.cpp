@@ -97,6 +97,8 @@ std::vector<Ending> run_workers(const Settings& settings, const Network& network
 }  // namespace
 
 Result run(const Settings& settings) {
+  // Inherited as ignored, it would keep the ends of children from being noticed.
+  std::signal(SIGCHLD, SIG_DFL);
   Settings found = settings;
   const auto program = find_program(settings.command.at(0));
   if (!program) throw std::runtime_error("no program '" + settings.command[0] + "'");
