@@ -128,7 +128,7 @@ void report(const MethodRun& method, const Limits& limits, const Settings& setti
           {"bits_per_element", 8 * method.payload_bytes() / elements},
           {"error", method.error()},
           {"extra_memory", method.extra_bytes() / (4 * elements)},
-          {"buffers_in_flight", method.in_flight_bytes() / (4 * elements)}};
+          {"payloads_in_flight", method.in_flight_bytes() / (4 * elements)}};
       if (threads > 1) {
         row["gain_of_threads"] = method.timing(1, phase).encode.median() / timing.encode.median();
       }

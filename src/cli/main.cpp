@@ -7,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "cli/plan.h"
+#include "cli/lab.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Gradient compression for data-parallel deep learning");
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", GRADWIRE_VERSION);
   gradwire::add_bench(app);
   gradwire::add_plan(app);
+  gradwire::add_lab(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,102 @@
+#include "cli/lab.h"
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "lab/host.h"
+#include "lab/lab.h"
+
+namespace gradwire {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kDescription =
+    "Runs a program once per emulated host: network namespaces joined by links of a given rate.\n\n"
+    "  gradwire lab --hosts 4 --rate 1gbit -- python train.py --epochs 3\n\n"
+    "The program finds torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, ...) and those that "
+    "name\n"
+    "the interface. Host 0 writes straight to this command's output; lines of the others begin "
+    "with\n"
+    "[host1], [host2], ... Nothing is read from the input. The exit status is the largest of the\n"
+    "hosts' (128 + n after signal n), without those that were ended because another had failed.\n"
+    "Ctrl-C is passed on to every host; a second one kills them. Nothing is left afterwards.";
+
+struct Options {
+  lab::Settings lab;
+  std::string rate;
+  std::string delay;
+  std::string loss;
+  std::string json_file;
+};
+
+json to_json(const Options& options, const lab::Result& result) {
+  json report = {{"hosts", options.lab.hosts},     {"rate", options.rate},
+                 {"threads", options.lab.threads}, {"command", options.lab.command},
+                 {"seconds", result.seconds},      {"exit_status", result.status},
+                 {"per_host", json::array()}};
+  if (options.lab.link.bits_per_second) {
+    report["rate_bits_per_second"] = *options.lab.link.bits_per_second;
+  }
+  if (!options.delay.empty()) report["delay"] = options.delay;
+  if (!options.loss.empty()) report["loss"] = options.loss;
+  for (const lab::HostResult& host : result.hosts) {
+    report["per_host"].push_back({{"exit_code", host.ending.status},
+                                  {"ended_by_lab", host.ending.ended_by_lab},
+                                  {"cores", host.cores},
+                                  {"tx_bytes", host.counters.sent_bytes},
+                                  {"tx_packets", host.counters.sent_packets},
+                                  {"rx_bytes", host.counters.received_bytes},
+                                  {"rx_packets", host.counters.received_packets}});
+  }
+  return report;
+}
+
+void run_lab(Options& options) {
+  options.lab.link.bits_per_second = lab::parse_rate(options.rate);
+  if (!options.delay.empty()) options.lab.link.delay_seconds = lab::parse_delay(options.delay);
+  if (!options.loss.empty()) options.lab.link.loss = lab::parse_loss(options.loss);
+  std::ofstream file;
+  if (!options.json_file.empty()) {
+    // Now, not after hours of work.
+    file.open(options.json_file);
+    if (!file) throw std::runtime_error("cannot write " + options.json_file);
+  }
+  const lab::Result result = lab::run(options.lab);
+  if (file.is_open()) file << to_json(options, result).dump(2) << std::endl;
+  if (result.status != 0) throw CLI::RuntimeError(result.status);
+}
+
+}  // namespace
+
+void add_lab(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("lab", kDescription);
+  command->add_option("--hosts", options->lab.hosts, "emulated hosts")
+      ->required()
+      ->check(CLI::Range(1, lab::kMostHosts));
+  command
+      ->add_option("--rate", options->rate,
+                   "of each host's link, each way, as tc writes it: 100mbit, 1gbit; or unlimited")
+      ->required();
+  command
+      ->add_option("--threads", options->lab.threads,
+                   "OMP_NUM_THREADS, and the cores each host is pinned to")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--delay", options->delay, "from host to host, e.g. 5ms (needs sch_netem)");
+  command->add_option("--loss", options->loss, "of packets, e.g. 0.1% (needs sch_netem)");
+  command
+      ->add_option("--grace", options->lab.grace_seconds,
+                   "seconds that workers get to end when one has failed, and after a signal")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  command->add_option("--json", options->json_file, "write byte counters and exit codes here");
+  command->add_option("command", options->lab.command, "the program and its arguments, after --")
+      ->required();
+  command->callback([options] { run_lab(*options); });
+}
+
+}  // namespace gradwire

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace gradwire {
+
+// `gradwire lab`: a program on several emulated hosts, joined by links of a given rate.
+void add_lab(CLI::App& app);
+
+}  // namespace gradwire

@@ -1,0 +1,86 @@
+#include "lab/link.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace gradwire::lab {
+namespace {
+
+using Command = std::vector<std::string>;
+
+TEST(Rate, IsReadAsTcWritesIt) {
+  EXPECT_EQ(parse_rate("100mbit"), 100'000'000);
+  EXPECT_EQ(parse_rate("2.5gbit"), 2'500'000'000);
+  EXPECT_EQ(parse_rate("512kbit"), 512'000);
+  EXPECT_EQ(parse_rate("9600bit"), 9600);
+  EXPECT_EQ(parse_rate("unlimited"), std::nullopt);
+}
+
+TEST(Rate, RefusesAnythingElse) {
+  // tc reads mbps as megabytes, most people as megabits.
+  for (const char* text :
+       {"", "1", "mbit", "100mbps", "1 gbit", "-1gbit", "1.2.3gbit", ".gbit", "0mbit", "9tbit"}) {
+    EXPECT_THROW(parse_rate(text), std::invalid_argument) << text;
+  }
+}
+
+TEST(Delay, HasAUnit) {
+  EXPECT_DOUBLE_EQ(parse_delay("5ms"), 5e-3);
+  EXPECT_DOUBLE_EQ(parse_delay("200us"), 200e-6);
+  EXPECT_THROW(parse_delay("5"), std::invalid_argument);
+  EXPECT_THROW(parse_delay("2h"), std::invalid_argument);
+}
+
+TEST(Loss, IsAShareInPerCent) {
+  EXPECT_DOUBLE_EQ(parse_loss("0.1%"), 1e-3);
+  EXPECT_THROW(parse_loss("0.1"), std::invalid_argument);
+  EXPECT_THROW(parse_loss("101%"), std::invalid_argument);
+}
+
+TEST(Bucket, HoldsAMillisecondAndAtLeastTwoFrames) {
+  EXPECT_EQ(bucket_for(1'000'000'000).burst_bytes, 125'000);
+  EXPECT_GE(bucket_for(10'000'000).burst_bytes, 2 * 1514);
+}
+
+TEST(Bucket, SuperPacketsFitSeveralTimes) {
+  for (const int64_t rate : {100'000'000LL, 1'000'000'000LL, 10'000'000'000LL}) {
+    const Bucket bucket = bucket_for(rate);
+    EXPECT_LE(4 * bucket.super_packet_bytes, bucket.burst_bytes) << rate;
+    EXPECT_GT(bucket.super_packet_bytes, 1514) << rate;
+  }
+}
+
+TEST(Queues, AreTokenBucketsBothWays) {
+  const Link link = {.bits_per_second = 1'000'000'000, .delay_seconds = {}, .loss = {}};
+  for (const bool towards_host : {false, true}) {
+    const auto commands = queue_commands(link, "lab0", towards_host);
+    ASSERT_EQ(commands.size(), 1);
+    EXPECT_EQ(commands[0], (Command{"qdisc", "add", "dev", "lab0", "root", "tbf", "rate",
+                                    "1000000000bit", "burst", "125000b", "limit", "6250000b"}));
+  }
+}
+
+TEST(Queues, AreNoneWithoutALimit) {
+  EXPECT_TRUE(queue_commands({}, "lab0", true).empty());
+  EXPECT_TRUE(offload_options({}).empty());
+}
+
+TEST(Queues, DelayEachPacketOnce) {
+  const Link link = {.bits_per_second = 100'000'000, .delay_seconds = 5e-3, .loss = 1e-3};
+  EXPECT_EQ(queue_commands(link, "lab0", /*towards_host=*/false).size(), 1);
+  const auto commands = queue_commands(link, "port0", /*towards_host=*/true);
+  ASSERT_EQ(commands.size(), 2);
+  EXPECT_EQ(commands[0], (Command{"qdisc", "add", "dev", "port0", "root", "handle", "1:", "netem",
+                                  "limit", "10041", "delay", "5000us", "loss", "0.100000%"}));
+  EXPECT_NE(std::ranges::find(commands[1], "1:1"), commands[1].end());
+}
+
+TEST(Offload, LosesFramesOneByOne) {
+  EXPECT_EQ(offload_options({.bits_per_second = {}, .delay_seconds = {}, .loss = 0.1}),
+            (Command{"gso_max_segs", "1"}));
+}
+
+}  // namespace
+}  // namespace gradwire::lab
