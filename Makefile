@@ -4,7 +4,10 @@
 #   make test    build and run the whole test suite
 #   make build   build everything into build/release
 #   make lint    clang-format, clang-tidy, ruff
-#   make asan    the C++ tests under the address and undefined-behaviour sanitizers
+#   make asan    the C++ tests under the address and undefined-behaviour sanitizers, the leaves under
+#                the thread sanitizer too
+#   make chaos   for every method, 20 workers killed at random times (20 minutes)
+#   make soak    for every method, 20,000 steps with flat memory (20 minutes)
 
 SHELL := /bin/bash
 PRESET := release
@@ -13,7 +16,7 @@ PYTHON := PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD)
 # A worker of the tests is one of several on the machine: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: demo test build lint asan setup
+.PHONY: demo test build lint asan chaos soak setup
 demo: build
 	$(PYTHON) demo/run.py --program $(BUILD)/examples/train_fashion_mnist --report report
 
@@ -28,7 +31,16 @@ build: setup
 asan: setup
 	cmake --preset asan
 	cmake --build --preset asan
-	$(ONE_THREAD) ctest --preset asan
+	$(ONE_THREAD) ASAN_OPTIONS=detect_leaks=0 ctest --preset asan
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan
+
+chaos: build
+	$(ONE_THREAD) GRADWIRE_KILLS=20 $(PYTHON) -m pytest tests/python/test_faults.py -v
+
+soak: build
+	$(ONE_THREAD) GRADWIRE_SOAK_STEPS=20000 $(PYTHON) -m pytest tests/python/test_soak.py -s
 
 lint: setup
 	@tools/setup.sh lint

@@ -39,7 +39,7 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan));
   pipeline->make_later_rounds(make_group);
   if (pipeline->is_plain()) {
-    reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline));
+    reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline, layout->elements()));
   } else {
     reducer->register_comm_hook(std::make_unique<Hook>(pipeline));
   }

@@ -67,6 +67,12 @@ BucketLayout::BucketLayout(const std::shared_ptr<c10d::Reducer>& reducer,
   }
 }
 
+int64_t BucketLayout::elements() const {
+  int64_t elements = 0;
+  for (const at::Tensor& parameter : parameters_) elements += parameter.numel();
+  return elements;
+}
+
 BucketLayout::Buckets BucketLayout::current(c10d::Reducer& reducer) const {
   std::unordered_map<const c10::TensorImpl*, size_t> index_of;
   for (size_t i = 0; i < parameters_.size(); ++i) {

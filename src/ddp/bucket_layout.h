@@ -21,6 +21,8 @@ class BucketLayout {
   BucketLayout(const std::shared_ptr<c10d::Reducer>& reducer,
                const std::vector<Parameter>& parameters, BucketRules rules);
 
+  // Of all parameters that the Reducer knows.
+  int64_t elements() const;
   // Of the next step: for every bucket, the number of its parameters and their indices.
   at::Tensor next() const;
   // Throws std::invalid_argument if it is not a layout of this model.

@@ -39,15 +39,16 @@ struct AllLaunched {
 struct Leg {
   std::unique_ptr<Exchange> exchange;
   std::vector<Slot> slots;
+  bool averages = true;      // see Method
   int rounds_left = 0;       // that the method may still ask for
   bool is_followed = false;  // by LaterRounds
 
   Round round;  // the last one launched
   c10::intrusive_ptr<c10d::Work> work;
   std::unique_ptr<at::RecordFunction> span;  // from launch to the end of the wait, for profilers
-  bool exhausted = false;      // the method has seen its last round complete
-  double sent_bytes = 0;       // by all rounds
-  double between_seconds = 0;  // spent by the method between rounds
+  bool exhausted = false;                    // the method has seen its last round complete
+  double sent_bytes = 0;                     // by all rounds
+  double between_seconds = 0;                // spent by the method between rounds
 
   // Waits for the round under way.
   void wait() {

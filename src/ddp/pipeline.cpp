@@ -158,6 +158,7 @@ std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots
   auto leg = std::make_shared<Leg>();
   leg->slots = slots;
   leg->exchange = method.begin(std::move(slots), step);
+  leg->averages = method.averages();
   leg->rounds_left = method.rounds() - 1;
   Round round;
   {
@@ -212,10 +213,16 @@ void Pipeline::complete(Passage& passage) {
     leg->exchange->finish();
     count(*leg);
   }
-  if (passage.active != nullptr) {
-    // The methods have divided by the number of all workers.
-    passage.active->work->wait();
-    passage.buffer.mul_(group_->getSize() / passage.active->count.item<double>());
+  if (passage.active != nullptr) divide_by_active(passage);
+}
+
+// The methods have divided by the number of all workers.
+void Pipeline::divide_by_active(Passage& passage) const {
+  passage.active->work->wait();
+  const double factor = group_->getSize() / passage.active->count.item<double>();
+  for (const auto& leg : passage.legs) {
+    if (!leg->averages) continue;
+    for (const Slot& slot : leg->slots) slot.memory.mul_(factor);
   }
 }
 

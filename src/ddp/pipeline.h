@@ -64,6 +64,7 @@ class Pipeline {
   std::vector<std::vector<Slot>> slots_by_carrier(c10d::GradBucket& bucket);
   std::shared_ptr<Leg> start_leg(size_t carrier, std::vector<Slot> slots);
   void wait_for(Leg& leg);
+  void divide_by_active(Passage& passage) const;
   void count(const Leg& leg);
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

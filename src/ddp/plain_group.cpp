@@ -4,15 +4,16 @@
 
 namespace gradwire {
 
-PlainGroup::PlainGroup(std::shared_ptr<Pipeline> pipeline)
+PlainGroup::PlainGroup(std::shared_ptr<Pipeline> pipeline, int64_t elements)
     : c10d::ProcessGroup(pipeline->group()->getRank(), pipeline->group()->getSize()),
-      pipeline_(std::move(pipeline)) {}
+      pipeline_(std::move(pipeline)),
+      elements_of_step_(elements) {}
 
 c10::intrusive_ptr<c10d::Work> PlainGroup::allreduce(std::vector<at::Tensor>& tensors,
                                                      const c10d::AllreduceOptions& options) {
   // Gradients are floating-point; the Reducer's map of used parameters is not.
   if (tensors.front().is_floating_point() || tensors.front().is_complex()) {
-    pipeline_->count_plain(begins_step(), tensors.front());
+    pipeline_->count_plain(begins_step(tensors.front().numel()), tensors.front());
   }
   return pipeline_->group()->allreduce(tensors, options);
 }
@@ -22,8 +23,14 @@ c10::intrusive_ptr<c10d::Work> PlainGroup::broadcast(std::vector<at::Tensor>& te
   return pipeline_->group()->broadcast(tensors, options);
 }
 
-bool PlainGroup::begins_step() {
+bool PlainGroup::begins_step(int64_t elements) {
   const int backward = torch::autograd::get_current_graph_task_id();
+  // A worker that has run out of data (DDP's join) takes part outside of any backward.
+  if (backward == -1) {
+    const bool begins = elements_of_joined_ == 0;
+    elements_of_joined_ = (elements_of_joined_ + elements) % elements_of_step_;
+    return begins;
+  }
   return std::exchange(last_backward_, backward) != backward;
 }
 

@@ -17,7 +17,8 @@ namespace gradwire {
 // sends.
 class PlainGroup final : public c10d::ProcessGroup {
  public:
-  explicit PlainGroup(std::shared_ptr<Pipeline> pipeline);
+  // `elements`: of all gradients of a step.
+  PlainGroup(std::shared_ptr<Pipeline> pipeline, int64_t elements);
 
   // The two that a Reducer uses.
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
@@ -26,10 +27,12 @@ class PlainGroup final : public c10d::ProcessGroup {
                                            const c10d::BroadcastOptions& options) override;
 
  private:
-  bool begins_step();
+  bool begins_step(int64_t elements);
 
   std::shared_ptr<Pipeline> pipeline_;
+  int64_t elements_of_step_;
   int last_backward_ = -1;
+  int64_t elements_of_joined_ = 0;  // in this step, after this worker has run out of data
 };
 
 }  // namespace gradwire

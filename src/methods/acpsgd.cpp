@@ -20,7 +20,7 @@ namespace {
 
 class AcpsgdExchange final : public Exchange {
  public:
-  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16)
+  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, BufferPool& buffers)
       : workers_(step.workers), p_moves_(step.number % 2 == 1), bf16_(bf16) {
     int64_t total = 0;
     for (const Slot& slot : slots) {
@@ -31,7 +31,7 @@ class AcpsgdExchange final : public Exchange {
       parts_.push_back({slot, state, total, length, false});
       total += length;
     }
-    sum_.emplace(total, slots.front().memory.options(), step, bf16);
+    sum_.emplace(total, slots.front().memory.options(), step, bf16, buffers);
   }
 
   Round start() override {
@@ -145,7 +145,7 @@ class Acpsgd final : public Method {
   int rounds() const override { return FactorSum::rounds(bf16_); }
   bool carries_uncompressed() const override { return !bf16_; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<AcpsgdExchange>(slots, step, bf16_);
+    return std::make_unique<AcpsgdExchange>(slots, step, bf16_, buffers_);
   }
 
  private:

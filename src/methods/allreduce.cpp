@@ -17,15 +17,15 @@ bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFl
 
 class AllreduceExchange final : public Exchange {
  public:
-  AllreduceExchange(std::vector<Slot> slots, const Step& step)
-      : slots_(std::move(slots)), workers_(step.workers) {}
+  AllreduceExchange(std::vector<Slot> slots, const Step& step, BufferPool& buffers)
+      : slots_(std::move(slots)), workers_(step.workers), buffers_(buffers) {}
 
   Round start() override {
     const at::ScalarType type = slots_.front().memory.scalar_type();
     payload_type_ = is_half(type) ? at::kFloat : type;
     int64_t length = 0;
     for (const Slot& slot : slots_) length += slot.memory.numel();
-    payload_ = at::empty({length}, slots_.front().memory.options().dtype(payload_type_));
+    payload_ = buffers_.take(length, slots_.front().memory.options().dtype(payload_type_));
     // Divided before they are added, as stock DDP does it, so that the sum overflows nowhere where
     // stock DDP's would not, and equals it bit for bit where the number of workers is a power of
     // two.
@@ -61,6 +61,7 @@ class AllreduceExchange final : public Exchange {
 
   std::vector<Slot> slots_;
   int workers_;
+  BufferPool& buffers_;
   at::ScalarType payload_type_ = at::kFloat;
   at::Tensor payload_;
 };
@@ -94,7 +95,7 @@ class Allreduce final : public Method {
     if (slots.front().memory.is_sparse()) {
       return std::make_unique<SparseAllreduceExchange>(slots.front().memory, step.workers);
     }
-    return std::make_unique<AllreduceExchange>(std::move(slots), step);
+    return std::make_unique<AllreduceExchange>(std::move(slots), step, buffers_);
   }
 };
 

@@ -14,7 +14,8 @@ namespace gradwire {
 // workers.
 class FactorSum {
  public:
-  FactorSum(int64_t length, const at::TensorOptions& options, const Step& step, bool bf16);
+  FactorSum(int64_t length, const at::TensorOptions& options, const Step& step, bool bf16,
+            BufferPool& buffers);
 
   // This worker's numbers before start(), the sum after the last round.
   at::Tensor& values() { return values_; }
@@ -29,6 +30,7 @@ class FactorSum {
   at::Tensor values_;
   int workers_;
   bool bf16_;
+  BufferPool& buffers_;
   int completed_ = 0;
   at::Tensor slices_;    // received: every worker's version of the slice this worker owns
   at::Tensor gathered_;  // received: the sums of all slices

@@ -22,15 +22,13 @@ std::byte* bytes_of(const at::Tensor& tensor) {
   return reinterpret_cast<std::byte*>(tensor.mutable_data_ptr<uint8_t>());
 }
 
-at::Tensor empty_bytes(size_t bytes, at::Device device) {
-  return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).device(device));
-}
-
 class GatheredExchange final : public Exchange {
  public:
-  GatheredExchange(const GatheredFormat& format, std::vector<Slot> slots, const Step& step)
+  GatheredExchange(const GatheredFormat& format, std::vector<Slot> slots, const Step& step,
+                   BufferPool& buffers)
       : format_(format),
         step_(step),
+        buffers_(buffers),
         slots_(std::move(slots)),
         device_(slots_.front().memory.device()) {}
 
@@ -82,6 +80,10 @@ class GatheredExchange final : public Exchange {
   }
   size_t workers() const { return static_cast<size_t>(step_.workers); }
 
+  at::Tensor take_bytes(size_t bytes, at::Device device) {
+    return buffers_.take(static_cast<int64_t>(bytes), at::TensorOptions(at::kByte).device(device));
+  }
+
   void choose_capacity() {
     size_t expected = wire::kHeaderBytes;
     bound_ = wire::kHeaderBytes;
@@ -96,7 +98,7 @@ class GatheredExchange final : public Exchange {
 
   void encode() {
     // Mostly address space: only what is needed of it is ever touched.
-    payload_ = empty_bytes(round_up(bound_), at::kCPU);
+    payload_ = take_bytes(round_up(bound_), at::kCPU);
     wire::PayloadWriter writer({bytes_of(payload_), bound_}, format_.method, format_.values);
     for (size_t i = 0; i < slots_.size(); ++i) {
       const at::Tensor gradient = slots_[i].load().view(-1);
@@ -121,7 +123,7 @@ class GatheredExchange final : public Exchange {
     std::fill(bytes_of(payload_) + content_end, bytes_of(payload_) + begin + length, std::byte{0});
     const at::Tensor part =
         payload_.narrow(0, static_cast<int64_t>(begin), static_cast<int64_t>(length));
-    received_ = empty_bytes(workers() * length, device_);
+    received_ = take_bytes(workers() * length, device_);
     return {Collective::all_gather, part.to(device_), received_};
   }
 
@@ -211,6 +213,7 @@ class GatheredExchange final : public Exchange {
 
   GatheredFormat format_;
   Step step_;
+  BufferPool& buffers_;
   std::vector<Slot> slots_;
   at::Device device_;
   size_t bound_ = 0;
@@ -255,7 +258,7 @@ std::unique_ptr<ParameterState> GatheredMethod::make_state(const Parameter& para
 }
 
 std::unique_ptr<Exchange> GatheredMethod::begin(std::vector<Slot> slots, const Step& step) {
-  return std::make_unique<GatheredExchange>(format_, std::move(slots), step);
+  return std::make_unique<GatheredExchange>(format_, std::move(slots), step, buffers_);
 }
 
 at::Tensor all_entries(wire::PositionsReader positions) {

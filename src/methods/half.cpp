@@ -33,9 +33,10 @@ uint16_t* words(const at::Tensor& halves) { return static_cast<uint16_t*>(halves
 
 class HalfExchange final : public Exchange {
  public:
-  HalfExchange(std::vector<Slot> slots, const Step& step, at::ScalarType type)
+  HalfExchange(std::vector<Slot> slots, const Step& step, at::ScalarType type, BufferPool& buffers)
       : slots_(std::move(slots)),
         workers_(step.workers),
+        buffers_(buffers),
         type_(type),
         format_(type == at::kHalf ? kernels::HalfFormat::kFloat16 : kernels::HalfFormat::kBfloat16),
         kernels_(static_cast<StatelessParameter*>(slots_.front().state)->kernels) {
@@ -46,8 +47,8 @@ class HalfExchange final : public Exchange {
 
   Round start() override {
     const at::TensorOptions options = slots_.front().memory.options().dtype(type_);
-    whole_ = at::empty({slice_ * workers_}, options);
-    slices_ = at::empty({slice_ * workers_}, options);
+    whole_ = buffers_.take(slice_ * workers_, options);
+    slices_ = buffers_.take(slice_ * workers_, options);
     for_each_part([this](const Slot& slot, const at::Tensor& part) { narrow(slot, part); });
     whole_.narrow(0, elements_, whole_.numel() - elements_).zero_();
     return {Collective::all_to_all, whole_.view(at::kByte), slices_.view(at::kByte)};
@@ -136,6 +137,7 @@ class HalfExchange final : public Exchange {
 
   std::vector<Slot> slots_;
   int workers_;
+  BufferPool& buffers_;
   at::ScalarType type_;
   kernels::HalfFormat format_;
   bool kernels_;
@@ -156,7 +158,7 @@ class Half final : public Method {
   }
   int rounds() const override { return 2; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<HalfExchange>(std::move(slots), step, type_);
+    return std::make_unique<HalfExchange>(std::move(slots), step, type_, buffers_);
   }
 
  private:

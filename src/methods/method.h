@@ -20,6 +20,7 @@
 
 #include "gradwire/options.h"
 #include "gradwire/stats.h"
+#include "methods/buffer_pool.h"
 #include "methods/option_spec.h"
 
 namespace gradwire {
@@ -112,7 +113,12 @@ class Method {
   virtual int rounds() const { return 1; }
   // True if its exchanges also take slots without state, at no further collective.
   virtual bool carries_uncompressed() const { return false; }
+  // False if its result is not a mean, so that the number of workers has no part in it.
+  virtual bool averages() const { return true; }
   virtual std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) = 0;
+
+ protected:
+  BufferPool buffers_;  // for the payloads of its exchanges
 };
 
 }  // namespace gradwire

@@ -32,7 +32,7 @@ at::Tensor with_largest_near_one(const at::Tensor& factor) {
 
 class PowersgdExchange final : public Exchange {
  public:
-  PowersgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16)
+  PowersgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, BufferPool& buffers)
       : step_(step), bf16_(bf16) {
     int64_t first = 0;
     int64_t second = 0;
@@ -44,8 +44,8 @@ class PowersgdExchange final : public Exchange {
       if (state != nullptr) second += state->columns * state->rank;
     }
     const at::TensorOptions options = slots.front().memory.options();
-    p_sum_.emplace(first, options, step, bf16);
-    q_sum_.emplace(second, options, step, bf16);
+    p_sum_.emplace(first, options, step, bf16, buffers);
+    q_sum_.emplace(second, options, step, bf16, buffers);
   }
 
   Round start() override {
@@ -189,7 +189,7 @@ class Powersgd final : public Method {
   int rounds() const override { return 2 * FactorSum::rounds(bf16_); }
   bool carries_uncompressed() const override { return !bf16_; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<PowersgdExchange>(slots, step, bf16_);
+    return std::make_unique<PowersgdExchange>(slots, step, bf16_, buffers_);
   }
 
  private:

@@ -150,7 +150,8 @@ std::optional<float> encode_by_aten(SignState& state, const at::Tensor& gradient
 
 class SignFeedbackExchange final : public Exchange {
  public:
-  SignFeedbackExchange(std::vector<Slot> slots, const Step& step) : workers_(step.workers) {
+  SignFeedbackExchange(std::vector<Slot> slots, const Step& step, BufferPool& buffers)
+      : workers_(step.workers), buffers_(buffers) {
     for (Slot& slot : slots) {
       auto* state = static_cast<SignState*>(slot.state);
       size_ += static_cast<int64_t>(wire::sign_bound(slot.memory.numel()));
@@ -160,13 +161,13 @@ class SignFeedbackExchange final : public Exchange {
 
   Round start() override {
     const at::Device device = parts_.front().slot.memory.device();
-    const at::Tensor payload = at::empty({size_}, at::kByte);
+    const at::Tensor payload = buffers_.take(size_, at::kByte);
     const std::span bytes(static_cast<std::byte*>(payload.data_ptr()), static_cast<size_t>(size_));
     wire::PayloadWriter writer(bytes, wire::Method::sign);
     for (Part& part : parts_) encode(part, writer);
     const size_t needed = writer.finish(/*contributors=*/1);
     std::memset(bytes.data() + needed, 0, bytes.size() - needed);
-    received_ = at::empty({size_ * workers_}, payload.options().device(device));
+    received_ = buffers_.take(size_ * workers_, payload.options().device(device));
     return {Collective::all_gather, payload.to(device), received_};
   }
 
@@ -295,6 +296,7 @@ class SignFeedbackExchange final : public Exchange {
   }
 
   int workers_;
+  BufferPool& buffers_;
   int64_t size_ = wire::kHeaderBytes;  // of one worker's payload
   std::vector<Part> parts_;
   at::Tensor received_;
@@ -308,7 +310,7 @@ class SignFeedback final : public Method {
                                        std::get<bool>(options.at("error_feedback")));
   }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<SignFeedbackExchange>(std::move(slots), step);
+    return std::make_unique<SignFeedbackExchange>(std::move(slots), step, buffers_);
   }
 };
 

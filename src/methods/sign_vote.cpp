@@ -94,8 +94,8 @@ void expand_by_aten(const at::Tensor& bits, float scale, const at::Tensor& resul
 
 class SignVoteExchange final : public Exchange {
  public:
-  SignVoteExchange(std::vector<Slot> slots, const Step& step, float scale)
-      : step_(step), scale_(scale * step.loss_scale) {
+  SignVoteExchange(std::vector<Slot> slots, const Step& step, float scale, BufferPool& buffers)
+      : step_(step), buffers_(buffers), scale_(scale * step.loss_scale) {
     for (Slot& slot : slots) {
       const bool kernels = static_cast<StatelessParameter*>(slot.state)->kernels;
       const auto length = static_cast<int64_t>(kernels::sign_bytes(slot.memory.numel()));
@@ -107,15 +107,17 @@ class SignVoteExchange final : public Exchange {
 
   Round start() override {
     const at::TensorOptions options = parts_.front().slot.memory.options().dtype(at::kByte);
-    stream_ = at::empty({step_.workers * slice_}, options);
+    stream_ = buffers_.take(step_.workers * slice_, options);
     stream_.narrow(0, length_, stream_.numel() - length_).zero_();
     at::Tensor ballot = at::empty({count_of_parts()}, at::kByte);
     for (size_t i = 0; i < parts_.size(); ++i) bytes_of(ballot)[i] = cast_ballot(parts_[i]);
-    const at::Tensor send =
-        at::cat({ballot.to(options.device()).expand({step_.workers, count_of_parts()}),
+    const int64_t row = count_of_parts() + slice_;
+    at::Tensor send = buffers_.take(step_.workers * row, options).view({step_.workers, row});
+    at::cat_out(send,
+                {ballot.to(options.device()).expand({step_.workers, count_of_parts()}),
                  stream_.view({step_.workers, slice_})},
                 1);
-    received_ = at::empty_like(send);
+    received_ = buffers_.take(step_.workers * row, options).view({step_.workers, row});
     return {Collective::all_to_all, send.view(-1), received_.view(-1)};
   }
 
@@ -208,6 +210,7 @@ class SignVoteExchange final : public Exchange {
   }
 
   Step step_;
+  BufferPool& buffers_;
   float scale_;
   std::vector<Part> parts_;
   int64_t length_ = 0;   // bytes of the stream
@@ -226,8 +229,9 @@ class SignVote final : public Method {
     return std::make_unique<StatelessParameter>(parameter.tensor);
   }
   int rounds() const override { return 2; }
+  bool averages() const override { return false; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<SignVoteExchange>(std::move(slots), step, scale_);
+    return std::make_unique<SignVoteExchange>(std::move(slots), step, scale_, buffers_);
   }
 
  private:

@@ -68,43 +68,32 @@ def test_one_inf_on_one_worker_costs_one_step_on_all(dtype):
             assert same(figures["weights"], outcomes[0][variant]["weights"]), variant
 
 
-def constant_batch(worker: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(worker)
-    return torch.randn(64, 48, generator=generator), torch.randn(64, 64, generator=generator)
-
-
-def pending_in_true_units(worker: int) -> dict[str, float]:
-    """How much the result's running mean is off, with a loss scale that keeps changing.
-
-    A residual that did not follow the scale would be wrong by its factor.
-    """
-    off = {}
+def results_in_true_units(worker: int, scales: list[float]) -> dict[str, list[torch.Tensor]]:
+    """Every step's result, with these loss scales one after the other."""
+    outcome = {}
     for variant, (method, options) in VARIANTS.items():
-        if variant in ("allreduce", "half", "sign_vote"):
-            continue
-        torch.manual_seed(0)
-        net = nn.Linear(48, 64, bias=False)
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10**9)
-        ddp = DistributedDataParallel(net)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scales[0], growth_interval=10**9)
+        ddp = DistributedDataParallel(small_net())
         gradwire.attach(ddp, method, grad_scaler=scaler, **options)
-        total = torch.zeros_like(net.weight)
-        steps = 400
-        for step in range(steps):
-            net.zero_grad()
-            x, c = constant_batch(worker)
-            scaler.scale((ddp(x) * c).sum()).backward()
-            total += net.weight.grad / scaler.get_scale()
-            # What update() would do, at will.
-            scaler._scale.fill_(2.0 ** (8 + step % 5))
-        wanted = sum(c.T @ x for x, c in map(constant_batch, range(2))) / 2
-        off[variant] = ((total / steps - wanted).norm() / wanted.norm()).item()
-    return off
+        results = []
+        for step, scale in enumerate(scales):
+            x, y = batch(worker, step)
+            ddp.zero_grad()
+            loss = nn.functional.cross_entropy(ddp(x), y)
+            if step > 0:
+                scaler._scale.fill_(scale)  # what update() does, at will
+            scaler.scale(loss).backward()
+            results += [p.grad / scale for p in ddp.parameters()]
+        outcome[variant] = results
+    return outcome
 
 
 def test_residuals_follow_the_loss_scale():
-    for off in run_world(2, pending_in_true_units):
-        for variant, value in off.items():
-            assert value < 0.1, (variant, off)
+    """Scales are powers of two, so in true units nothing may change, not in a single bit."""
+    changing = run_world(2, results_in_true_units, [2.0 ** (8 + step * 3 % 5) for step in range(8)])
+    constant = run_world(2, results_in_true_units, [1024.0] * 8)
+    for variant in VARIANTS:
+        assert same(changing[0][variant], constant[0][variant]), variant
 
 
 def vote_with_scaler(worker: int) -> list[float]:

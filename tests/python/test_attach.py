@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _MixedPrecision
 from worlds import RaisedError, run_world, run_world_with_errors
 
 
@@ -222,9 +223,11 @@ def attach_delayed(worker: int) -> None:
     gradwire.attach(ddp, "acpsgd")
 
 
-def attach_with_scaler(worker: int) -> None:
+def attach_mixed_precision(worker: int) -> None:
     ddp = DistributedDataParallel(nn.Linear(4, 4))
-    gradwire.attach(ddp, "acpsgd", grad_scaler=torch.amp.GradScaler("cpu"))
+    # DDP itself takes the option on accelerators only.
+    ddp.mixed_precision = _MixedPrecision(param_dtype=torch.bfloat16)
+    gradwire.attach(ddp, "acpsgd")
 
 
 class FullyShardedDataParallel(nn.Module):
@@ -246,7 +249,7 @@ def attach_fsdp(worker: int) -> None:
         (attach_python_reducer, "python_reducer"),
         (attach_optimizer_in_backward, "optimizer in backward"),
         (attach_delayed, "delay_all_reduce_named_params"),
-        (attach_with_scaler, "GradScaler"),
+        (attach_mixed_precision, "mixed_precision"),
         (attach_fsdp, "FSDP"),
     ],
 )

@@ -8,7 +8,7 @@ from worlds import run_world
 
 
 def spans(worker: int, folder: str) -> dict[str, int]:
-    training = Training("powersgd")
+    training = Training("acpsgd")
     training.step(worker, 0)
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         training.step(worker, 1)
@@ -22,5 +22,5 @@ def spans(worker: int, folder: str) -> dict[str, int]:
 def test_the_parts_of_a_step_are_named(tmp_path):
     for names in run_world(2, spans, str(tmp_path)):
         assert names["gradwire::encode"] >= 1
-        assert names["gradwire::collective"] >= 2, names  # Power-SGD has two rounds
+        assert names["gradwire::collective"] >= 1
         assert names["gradwire::decode"] >= 1
