@@ -1,0 +1,37 @@
+"""`stats()` is true to the wire: compared with the interface's own counters."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training import VARIANTS
+
+HERE = Path(__file__).parent
+BUILD = Path(os.environ.get("GRADWIRE_BUILD", HERE.parents[1] / "build/dev"))
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_sent_bytes_are_what_left_the_interface(hosts):
+    program = [sys.executable, str(HERE / "wire_count_worker.py")]
+    command = [BUILD / "bin/gradwire", "lab", "--hosts", str(hosts), "--rate", "unlimited", "--"]
+    environment = {**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
+    outcome = subprocess.run(
+        [*command, *program], capture_output=True, text=True, timeout=300, env=environment
+    )
+    if "not allowed" in outcome.stderr or "permi" in outcome.stderr:
+        pytest.skip("this machine allows no network namespaces")
+    assert outcome.returncode == 0, outcome.stderr[-3000:]
+    lines = [line[line.index("{") :] for line in outcome.stdout.splitlines() if "figures" in line]
+    reports = [json.loads(line) for line in lines]
+    assert len(reports) == hosts
+    for report in reports:
+        for variant in VARIANTS:
+            steps = report["figures"][variant]
+            assert all(step["said"] >= 1e6 * (hosts - 1) / hosts for step in steps), (variant, steps)
+            # The median: TCP may have had to send something twice.
+            ratio = statistics.median(step["said"] / step["counted"] for step in steps)
+            assert ratio == pytest.approx(1, abs=0.03), (variant, steps)
