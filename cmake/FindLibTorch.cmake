@@ -43,6 +43,13 @@ find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_INCLUDE_DIR VERSION_VAR LibTorch_VERSION
   REASON_FAILURE_MESSAGE "Install torch into the Python environment named by Python_EXECUTABLE, or set Torch_DIR.")
 
+# at::parallel_for is a template: it runs on several threads only where it is compiled with OpenMP, and
+# shares torch's threads only with torch's own OpenMP library, which the wheel brings along.
+file(GLOB _openmp_library ${LibTorch_LIBRARY_DIR}/libgomp*.so*)
+if(NOT _openmp_library)
+  set(_openmp_library gomp)
+endif()
+
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE
@@ -52,6 +59,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   target_link_libraries(LibTorch::LibTorch INTERFACE
     "-Wl,--no-as-needed" ${LibTorch_LIBRARY_DIR}/libtorch.so ${LibTorch_CPU_LIBRARY}
     ${LibTorch_LIBRARY_DIR}/libc10.so "-Wl,--as-needed")
+  add_library(LibTorch::OpenMP INTERFACE IMPORTED)
+  target_compile_options(LibTorch::OpenMP INTERFACE -fopenmp)
+  target_link_libraries(LibTorch::OpenMP INTERFACE ${_openmp_library})
   add_library(LibTorch::Python INTERFACE IMPORTED)
   target_link_libraries(LibTorch::Python INTERFACE LibTorch::LibTorch ${LibTorch_LIBRARY_DIR}/libtorch_python.so)
 endif()

@@ -50,11 +50,14 @@ MethodRun::MethodRun(Subject subject) : subject_(std::move(subject)) {
   const MethodEntry& entry = find_method(subject_.method);
   const OptionMap complete = complete_options(entry, subject_.options);
   parameter_ = {"weight", at::zeros(subject_.shape)};
-  method_ = entry.create(complete);
-  state_ = method_->make_state(parameter_, complete);
   scale_ = at::randn(subject_.shape).exp_();
   gradient_ = at::empty(subject_.shape);
   memory_ = at::empty(subject_.shape);
+  make_gradient();
+  malloc_trim(0);
+  bytes_without_method_ = status_bytes("VmRSS");
+  method_ = entry.create(complete);
+  state_ = method_->make_state(parameter_, complete);
 }
 
 // Fresh noise in every step, of a magnitude that is an element's own: gradients of one layer differ
@@ -79,14 +82,17 @@ void MethodRun::step(std::optional<int> threads) {
   const double encode = seconds_of([&] { round = exchange->start(); });
   payload_bytes_ = static_cast<double>(exchange->payload_bytes().front());
   double decode = 0;
+  size_t in_flight = 0;
   for (std::optional<Round> next = round; next;) {
     const at::Tensor& received = next->receive;
-    in_flight_bytes_ = static_cast<double>(
-        received.nbytes() + (received.is_alias_of(next->send) ? 0 : next->send.nbytes()));
+    in_flight =
+        std::max(in_flight,
+                 received.nbytes() + (received.is_alias_of(next->send) ? 0 : next->send.nbytes()));
     communicate(*next);
     decode += seconds_of([&] { next = exchange->next(); });
   }
   decode += seconds_of([&] { exchange->finish(); });
+  in_flight_bytes_ = static_cast<double>(in_flight);
   at::set_num_threads(1);
   if (!threads) return;
   timings_[{*threads, phase}].encode.add(encode);
@@ -95,12 +101,12 @@ void MethodRun::step(std::optional<int> threads) {
 }
 
 void MethodRun::measure_memory() {
-  for (size_t i = 0; i < 2 * subject_.phases.size(); ++i) {
-    reset_peak();
-    const double before = status_bytes("VmRSS");
-    step();
-    extra_bytes_ = std::max(extra_bytes_, status_bytes("VmHWM") - before);
-  }
+  reset_peak();
+  for (size_t i = 0; i < 2 * subject_.phases.size(); ++i) step();
+  const double peak = status_bytes("VmHWM");
+  const at::Tensor kept = state_->residual();
+  const double residual = kept.defined() ? static_cast<double>(kept.nbytes()) : 0;
+  extra_bytes_ = peak - bytes_without_method_ - residual;
 }
 
 at::Tensor MethodRun::residual() const {

@@ -69,6 +69,7 @@ class MethodRun {
   std::map<std::pair<int, size_t>, Timing> timings_;
   double error_ = 0;
   double payload_bytes_ = 0;
+  double bytes_without_method_ = 0;
   double extra_bytes_ = 0;
   double in_flight_bytes_ = 0;
 };

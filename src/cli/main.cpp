@@ -6,8 +6,8 @@
 #include <iostream>
 
 #include "cli/bench.h"
-#include "cli/plan.h"
 #include "cli/lab.h"
+#include "cli/plan.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Gradient compression for data-parallel deep learning");

@@ -78,7 +78,7 @@ class Selection {
  private:
   wire::PositionsShape shape_of_task() const {
     wire::PositionsShape shape = shape_;
-    shape.elements = std::min(shape.elements, chunks_per_task * shape.chunk_length);
+    shape.elements = std::min(shape.elements, kChunksPerTask * shape.chunk_length);
     return shape;
   }
 

@@ -16,10 +16,10 @@
 namespace gradwire {
 
 // A million elements or so: worth waking a thread up for.
-inline constexpr uint64_t chunks_per_task = 16;
+inline constexpr uint64_t kChunksPerTask = 16;
 
 inline uint64_t tasks_of(const wire::PositionsShape& shape) {
-  return (shape.chunks() + chunks_per_task - 1) / chunks_per_task;
+  return (shape.chunks() + kChunksPerTask - 1) / kChunksPerTask;
 }
 
 // Calls run(task, first chunk, end of chunks).
@@ -27,7 +27,7 @@ template <class Run>
 void run_tasks(const wire::PositionsShape& shape, const Run& run) {
   at::parallel_for(0, static_cast<int64_t>(tasks_of(shape)), 1, [&](int64_t begin, int64_t end) {
     for (auto task = static_cast<uint64_t>(begin); task < static_cast<uint64_t>(end); ++task) {
-      run(task, task * chunks_per_task, std::min((task + 1) * chunks_per_task, shape.chunks()));
+      run(task, task * kChunksPerTask, std::min((task + 1) * kChunksPerTask, shape.chunks()));
     }
   });
 }
@@ -60,8 +60,8 @@ inline std::vector<SectionPlace> places_of(const wire::PositionsShape& shape,
   for (size_t section = 0; section < sections.size(); ++section) {
     SectionPlace place{sections[section]};
     for (uint64_t chunk = 0; chunk < shape.chunks(); ++chunk) {
-      if (chunk % chunks_per_task == 0) {
-        places[chunk / chunks_per_task * sections.size() + section] = place;
+      if (chunk % kChunksPerTask == 0) {
+        places[chunk / kChunksPerTask * sections.size() + section] = place;
       }
       place.entries += place.reader.skip();
     }

@@ -1,6 +1,12 @@
 #include "methods/device_path.h"
 
+#include <ATen/Parallel.h>
+
 #include <atomic>
+
+#ifndef INTRA_OP_PARALLEL
+#error "at::parallel_for would run on one thread: compile with OpenMP"
+#endif
 
 namespace gradwire {
 namespace {

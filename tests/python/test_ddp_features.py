@@ -18,8 +18,6 @@ def attached(net: nn.Module, variant: str, **ddp_options):
     return ddp, gradwire.attach(ddp, method, **options)
 
 
-
-
 def alike(outcomes: list[dict]) -> None:
     for outcome in outcomes:
         for variant in VARIANTS:

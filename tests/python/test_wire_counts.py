@@ -31,7 +31,10 @@ def test_sent_bytes_are_what_left_the_interface(hosts):
     for report in reports:
         for variant in VARIANTS:
             steps = report["figures"][variant]
-            assert all(step["said"] >= 1e6 * (hosts - 1) / hosts for step in steps), (variant, steps)
+            assert all(step["said"] >= 1e6 * (hosts - 1) / hosts for step in steps), (
+                variant,
+                steps,
+            )
             # The median: TCP may have had to send something twice.
             ratio = statistics.median(step["said"] / step["counted"] for step in steps)
             assert ratio == pytest.approx(1, abs=0.03), (variant, steps)
