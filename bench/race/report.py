@@ -28,7 +28,7 @@ PARTS = {
     "wait": "#d55e00",
     "decode": "#009e73",
     "optimizer": "#cc79a7",
-    "communication, not told apart": "#bbbbbb",
+    "communication": "#bbbbbb",
 }
 Figures = dict[str, Any]
 
@@ -69,7 +69,7 @@ def summary(cell: Figures) -> dict[str, Figures]:
             parts = figures["breakdown"]
             if "encode" not in parts:
                 excess = parts["backward"] - result["compute"]["breakdown"]["backward"]
-                parts["communication, not told apart"] = max(0.0, excess)
+                parts["communication"] = max(0.0, excess)
                 parts["backward"] -= max(0.0, excess)
     return result
 
@@ -146,6 +146,11 @@ def picture(cell: Figures, path: Path) -> None:
         left.annotate(
             f" {value:.3g}", (value + spread[1][row], row), va="center", fontsize=9, color="#333333"
         )
+    if all("limit" in contenders[name] for name in names):
+        limits = [contenders[name]["limit"] for name in names]
+        left.scatter(limits, names, marker="|", s=150, color="#e69f00", lw=2, zorder=4)
+        left.plot([], [], "|", ms=10, mew=2, color="#e69f00", label="limit: max(compute, wire)")
+        left.legend(loc="lower right", frameon=False, fontsize=9)
     left.set_xlabel("seconds per step: median and quartiles")
     left.set_xlim(0, max(medians) * 1.14)
 
@@ -156,16 +161,6 @@ def picture(cell: Figures, path: Path) -> None:
             right.barh(names, widths, left=start, color=colour, label=part)
         start = [begin + width for begin, width in zip(start, widths, strict=True)]
     right.set_xlabel("seconds per step: where they go")
-    columns = 7
-    right.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=8,
-        handlelength=1,
-        columnspacing=1,
-    )
     # One slow contender would squeeze the others into a sliver: it is cut off, and says so.
     fast = [total for name, total in zip(names, start, strict=True) if is_ours(name)]
     if fast and max(start) > 2.5 * max(fast):
@@ -189,7 +184,9 @@ def picture(cell: Figures, path: Path) -> None:
         axes.xaxis.grid(True, color="#dddddd")
         axes.set_axisbelow(True)
     figure.suptitle(cell["title"], x=0.01, ha="left", fontsize=12, fontweight="bold")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.16 / height))
+    style = {"ncols": len(PARTS), "frameon": False, "fontsize": 9, "handlelength": 1}
+    figure.legend(*right.get_legend_handles_labels(), loc="upper right", **style)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

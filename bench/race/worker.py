@@ -12,7 +12,6 @@ import copy
 import gc
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -40,6 +39,10 @@ def bytes_on_wire() -> int:
         return 0  # outside the lab
     sent, packets = (int((counters / name).read_text()) for name in ("tx_bytes", "tx_packets"))
     return sent - HEADERS * packets
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def stats_of(contender: Contender) -> dict[str, float]:
@@ -80,6 +83,7 @@ def take_turn(
     dist.barrier(group)
     wire = bytes_on_wire() - wire
     figures = {name: value - stats[name] for name, value in stats_of(contender).items()}
+    memory = resident_bytes()
     # What is left of a turn must not use memory or time in the next: the Reducer's hooks hang on
     # parameters that nobody else has, so they go with the copy.
     del contender
@@ -89,7 +93,7 @@ def take_turn(
         "steps": steps,
         "wire_bytes": wire / count,
         "stats": {name: value / count for name, value in figures.items()},
-        "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "memory": memory,
     }
 
 
@@ -111,7 +115,7 @@ def merged(turns: list[dict[str, Any]]) -> dict[str, Any]:
         "stats": {
             name: mean([turn["stats"][name] for turn in turns]) for name in turns[0]["stats"]
         },
-        "peak_memory": max(turn["peak_memory"] for turn in turns),
+        "memory": max(turn["memory"] for turn in turns),
     }
 
 
@@ -137,20 +141,33 @@ class Race:
         return self.args.budget - (time.monotonic() - self.begin)
 
     def run(self) -> None:
+        # Whoever came first would pay for what the process does once.
+        warm_up = Contender(copy.deepcopy(self.base))
+        for batch in self.batches[:2]:
+            warm_up.step(batch)
+        del warm_up
         rounds = -(-self.args.steps // self.args.turn)
         for number in range(rounds):
+            chosen = self.affordable()
             order = self.args.contenders if number % 2 == 0 else self.args.contenders[::-1]
             for name in order:
-                if name not in self.result["errors"] and self.affordable(name):
+                if name in chosen:
                     self.write(running=name)
                     self.turn(name, f"round {number + 1} of {rounds}")
         self.write(running=None)
 
-    def affordable(self, name: str) -> bool:
-        """Worker 0 decides: the clocks of the workers need not agree."""
-        answer = torch.tensor([int(self.left() > self.cost.get(name, 0.0))])
-        dist.broadcast(answer, 0, self.control)
-        return bool(answer)
+    def affordable(self) -> list[str]:
+        """Whose turns fit into what is left of the budget: the cheapest first, so that a slow
+        contender has fewer steps and not the others. In the first round nobody's cost is known.
+        """
+        chosen, left = [], self.left()
+        for name in sorted(self.args.contenders, key=lambda name: self.cost.get(name, 0.0)):
+            left -= self.cost.get(name, 0.0)
+            if left > 0 and name not in self.result["errors"]:
+                chosen.append(name)
+        agreed = [chosen]  # by worker 0: the clocks of the workers need not agree
+        dist.broadcast_object_list(agreed, 0, self.control)
+        return agreed[0]
 
     def turn(self, name: str, label: str) -> None:
         begin = time.monotonic()
