@@ -111,7 +111,7 @@ def table(cell: Figures) -> str:
             f"{figures['limit']:.3f}" if "limit" in figures else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    errors = [f"\n{name} did not run: {text}." for name, text in cell["errors"].items()]
+    errors = [f"\n{name} failed: {text}." for name, text in cell["errors"].items()]
     return "\n".join(lines + errors)
 
 
