@@ -6,6 +6,8 @@
 #   make lint    clang-format, clang-tidy, ruff
 #   make asan    the C++ tests under the address and undefined-behaviour sanitizers, the leaves under
 #                the thread sanitizer too
+#   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
+#                docs/performance.md. `make bench-quick` is its short form (5 minutes)
 #   make chaos   for every method, 20 workers killed at random times (20 minutes)
 #   make soak    for every method, 20,000 steps with flat memory (20 minutes)
 
@@ -16,7 +18,7 @@ PYTHON := PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD)
 # A worker of the tests is one of several on the machine: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: demo test build lint asan chaos soak setup
+.PHONY: demo test build lint asan bench bench-quick chaos soak setup
 demo: build
 	$(PYTHON) demo/run.py --program $(BUILD)/examples/train_fashion_mnist --report report
 
@@ -35,6 +37,14 @@ asan: setup
 	cmake --preset tsan
 	cmake --build --preset tsan
 	ctest --preset tsan
+
+bench: build
+	@tools/setup.sh bench
+	$(PYTHON) -m bench.race --json $(BUILD)/race.json --report docs
+
+bench-quick: build
+	@tools/setup.sh bench
+	$(PYTHON) -m bench.race --quick --json $(BUILD)/race-quick.json
 
 chaos: build
 	$(ONE_THREAD) GRADWIRE_KILLS=20 $(PYTHON) -m pytest tests/python/test_faults.py -v

@@ -3,7 +3,8 @@
 # .venv with the pinned Python packages. Leaves the machine's own Python alone. Does nothing that has
 # been done, so it works without a network once it has run.
 #
-# Usage: tools/setup.sh [lint]     "lint" adds the tools of `make lint`
+# Usage: tools/setup.sh [lint|bench]     "lint" adds the tools of `make lint`, "bench" the models and
+#                                        the peers of `make bench`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,4 +31,12 @@ if ! cmp -s requirements.txt .venv/installed-requirements.txt; then
   [ -x .venv/bin/python ] || python3 -m venv .venv
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
   cp requirements.txt .venv/installed-requirements.txt
+fi
+
+if [ "${1:-}" = bench ] && ! cmp -s requirements-bench.txt .venv/installed-requirements-bench.txt; then
+  echo "Installing the Python packages of the race into .venv"
+  # requirements.txt as the constraint: nothing may exchange the torch that was built against.
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    -c requirements.txt -r requirements-bench.txt
+  cp requirements-bench.txt .venv/installed-requirements-bench.txt
 fi

@@ -1,0 +1,3 @@
+from bench.race.run import main
+
+main()

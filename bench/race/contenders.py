@@ -1,0 +1,149 @@
+"""Who races: stock DDP, its peers' compression, and every method here.
+
+A contender makes a fresh copy of the model into something that takes steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gradwire
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from bench.race.models import Batch, loss_of
+
+ONE_BUCKET = 1 << 20  # MiB: more than any model has
+BUCKET_PER_PARAMETER = 1e-6  # MiB: a byte, so that every parameter fills its bucket
+LEARNING_RATE = 1e-3
+
+
+class Contender:
+    """The model without any communication: what the others are measured against."""
+
+    attachment: gradwire.Attachment | None = None
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+
+    def prepare(self) -> None:
+        """What precedes a step and is not timed."""
+        self.optimizer.zero_grad()
+
+    def step(self, batch: Batch) -> tuple[float, float, float]:
+        """Seconds of forward, of backward and of the optimizer."""
+        begin = time.perf_counter()
+        loss = loss_of(self.model(**batch))
+        forward = time.perf_counter()
+        loss.backward()
+        backward = time.perf_counter()
+        self.update()
+        return forward - begin, backward - forward, time.perf_counter() - backward
+
+    def update(self) -> None:
+        self.optimizer.step()
+
+
+class EpfmlPowerSGD(Contender):
+    """The authors' own package. It has no hook: it aggregates between backward and the step."""
+
+    def __init__(self, model: nn.Module, rank: int) -> None:
+        try:
+            from powersgd import Config, PowerSGD, optimizer_step
+        except ImportError as error:
+            raise RuntimeError(
+                "no package powersgd with code in it (0.0.1 and 0.0.2 in the package index have "
+                "none; its authors' repository has)"
+            ) from error
+        super().__init__(model)
+        # Two iterations a step, one per factor, is the published Power-SGD.
+        config = Config(rank=rank, num_iters_per_step=2, start_compressing_after_num_steps=0)
+        self.aggregator = PowerSGD(list(model.parameters()), config)
+        self.optimizer_step = optimizer_step
+
+    def prepare(self) -> None:
+        pass  # the gradients hold the error feedback; backward adds to it
+
+    def update(self) -> None:
+        self.optimizer_step(self.optimizer, self.aggregator)
+
+
+def wrapped(model: nn.Module, group: dist.ProcessGroup, **options: Any) -> DistributedDataParallel:
+    # All workers made the same weights; to send them again takes a minute on a slow link.
+    return DistributedDataParallel(model, process_group=group, init_sync=False, **options)
+
+
+def compute(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
+    return Contender(model)
+
+
+def ddp(model: nn.Module, group: dist.ProcessGroup, rank: int, **options: Any) -> Contender:
+    return Contender(wrapped(model, group, **options))
+
+
+def torch_fp16(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
+    contender = ddp(model, group, rank)
+    contender.model.register_comm_hook(group, default_hooks.fp16_compress_hook)
+    return contender
+
+
+def torch_powersgd(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
+    # With more than one bucket its collectives meet in different orders, and it aborts on Gloo.
+    contender = ddp(model, group, rank, bucket_cap_mb=ONE_BUCKET)
+    state = powerSGD_hook.PowerSGDState(group, rank, start_powerSGD_iter=2)
+    contender.model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    return contender
+
+
+def epfml_powersgd(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
+    return EpfmlPowerSGD(model, rank)  # it knows the world's group only
+
+
+def ours(
+    model: nn.Module,
+    group: dist.ProcessGroup,
+    rank: int,
+    *,
+    method: str,
+    bucket_cap_mb: float | None = None,
+    **options: Any,
+) -> Contender:
+    if method in ("powersgd", "acpsgd"):
+        options["rank"] = rank
+    contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
+    contender.attachment = gradwire.attach(contender.model, method, **options)
+    return contender
+
+
+# Fragile ones last: whoever breaks a turn then breaks it for nobody else.
+CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] = {
+    "compute": compute,
+    "ddp": ddp,
+    "allreduce": partial(ours, method="allreduce"),
+    "half": partial(ours, method="half"),
+    "sign": partial(ours, method="sign"),
+    "sign-vote": partial(ours, method="sign", mode="vote"),
+    "topk": partial(ours, method="topk", density=0.01),
+    "adacomp": partial(ours, method="adacomp"),
+    "powersgd": partial(ours, method="powersgd"),
+    "acpsgd": partial(ours, method="acpsgd"),
+    "acpsgd-bf16": partial(ours, method="acpsgd", dtype="bf16"),
+    # One of the system optimisations switched off.
+    "ddp-unfused": partial(ddp, bucket_cap_mb=BUCKET_PER_PARAMETER),
+    "ddp-no-overlap": partial(ddp, bucket_cap_mb=ONE_BUCKET),
+    "powersgd-unfused": partial(ours, method="powersgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
+    "powersgd-no-overlap": partial(ours, method="powersgd", bucket_cap_mb=ONE_BUCKET),
+    "acpsgd-unfused": partial(ours, method="acpsgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
+    "acpsgd-no-overlap": partial(ours, method="acpsgd", bucket_cap_mb=ONE_BUCKET),
+    "torch-fp16": torch_fp16,
+    "torch-powersgd": torch_powersgd,
+    "epfml-powersgd": epfml_powersgd,
+}
+PEERS = ("ddp", "torch-", "epfml-")  # how the names of those begin that are not ours

@@ -1,0 +1,243 @@
+"""Tables and pictures out of the JSON that the race writes.
+
+python -m bench.race.report race.json docs
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+from bench.race.contenders import PEERS
+
+BEGIN, END = "<!-- race: generated from here -->", "<!-- race: generated to here -->"
+# What tc counts for each full frame of a TCP stream, and what of it is payload.
+FRAME, PAYLOAD = 1514, 1448
+UNITS = {"mbit": 1e6, "gbit": 1e9}
+# Told apart by people with any kind of colour vision (Okabe and Ito).
+OURS, PEER, COMPUTE = "#0072b2", "#999999", "#000000"
+PARTS = {
+    "forward": "#56b4e9",
+    "backward": "#0072b2",
+    "encode": "#e69f00",
+    "wait": "#d55e00",
+    "decode": "#009e73",
+    "optimizer": "#cc79a7",
+    "communication": "#bbbbbb",
+}
+Figures = dict[str, Any]
+
+
+def is_ours(name: str) -> bool:
+    return name != "compute" and not name.startswith(PEERS)
+
+
+def payload_rate(rate: str) -> float:
+    """Bytes of TCP payload per second that a link carries."""
+    match = re.fullmatch(r"([\d.]+)([mg]bit)", rate)
+    if match is None:
+        return math.inf
+    return float(match[1]) * UNITS[match[2]] / 8 * PAYLOAD / FRAME
+
+
+def summary(cell: Figures) -> dict[str, Figures]:
+    """For each contender that finished a turn: the median step and how it compares."""
+    result: dict[str, Figures] = {}
+    for name, turns in cell["turns"].items():
+        seconds = [value for turn in turns for value in turn["seconds"]]
+        if len(seconds) < 2:
+            continue
+        low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+        wire = statistics.fmean(turn["wire_bytes"] for turn in turns)
+        result[name] = {
+            **{"n": len(seconds), "median": middle, "quartiles": [low, high]},
+            **{"wire_bytes": wire, "wire_seconds": wire / payload_rate(cell["rate"])},
+            "breakdown": breakdown(turns),
+        }
+    for figures in result.values():
+        for other, key in (("compute", "vs_compute"), ("ddp", "vs_ddp")):
+            if other in result:
+                figures[key] = figures["median"] / result[other]["median"]
+        if "compute" in result:
+            figures["limit"] = max(result["compute"]["median"], figures["wire_seconds"])
+            # Without a hook nothing is encoded, and how long it waited only the difference tells.
+            parts = figures["breakdown"]
+            if "encode" not in parts:
+                excess = parts["backward"] - result["compute"]["breakdown"]["backward"]
+                parts["communication"] = max(0.0, excess)
+                parts["backward"] -= max(0.0, excess)
+    return result
+
+
+def breakdown(turns: list[Figures]) -> dict[str, float]:
+    """Seconds of an average step's parts. Encode, wait and decode happen within backward()."""
+    parts = {
+        name: statistics.median(value for turn in turns for value in turn[name])
+        for name in ("forward", "backward", "optimizer")
+    }
+    stats = [turn["stats"] for turn in turns if turn["stats"]]
+    measured = {
+        name: statistics.fmean(turn[f"{name}_seconds"] for turn in stats)
+        for name in (("encode", "wait", "decode") if stats else ())
+    }
+    # Plain all-reduce has no hook, and says nothing about when it waits.
+    if any(measured.values()):
+        parts.update(measured)
+        # Second rounds are encoded on a thread of their own while backward waits.
+        parts["backward"] = max(0.0, parts["backward"] - sum(measured.values()))
+    return parts
+
+
+def table(cell: Figures) -> str:
+    lines = [
+        "| | median s | quartiles | steps | of compute | faster than DDP | MB sent | limit s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, figures in cell["summary"].items():
+        low, high = figures["quartiles"]
+        cells = [
+            f"`{name}`" if is_ours(name) else name,
+            f"{figures['median']:.3f}",
+            f"{low:.3f} to {high:.3f}",
+            str(figures["n"]),
+            f"{figures['vs_compute']:.3f}" if "vs_compute" in figures else "",
+            f"{1 / figures['vs_ddp']:.2f} times" if "vs_ddp" in figures else "",
+            f"{figures['wire_bytes'] / 1e6:.1f}",
+            f"{figures['limit']:.3f}" if "limit" in figures else "",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    errors = [f"\n{name} failed: {text}." for name, text in cell["errors"].items()]
+    return "\n".join(lines + errors)
+
+
+def breakdown_table(cell: Figures) -> str:
+    lines = ["| | " + " | ".join(PARTS) + " |", "|---" * (len(PARTS) + 1) + "|"]
+    for name, figures in cell["summary"].items():
+        parts = figures["breakdown"]
+        cells = [f"{parts[part]:.3f}" if part in parts else "" for part in PARTS]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def picture(cell: Figures, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")  # no display needed
+    import matplotlib.pyplot as plt
+
+    contenders = cell["summary"]
+    names = sorted(contenders, key=lambda name: contenders[name]["median"])
+    medians = [contenders[name]["median"] for name in names]
+    height = 1.6 + 0.34 * len(names)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, height), sharey=True)
+
+    colours = [OURS if is_ours(n) else COMPUTE if n == "compute" else PEER for n in names]
+    spread = [
+        [contenders[name]["median"] - contenders[name]["quartiles"][0] for name in names],
+        [contenders[name]["quartiles"][1] - contenders[name]["median"] for name in names],
+    ]
+    left.barh(names, medians, color=colours, xerr=spread, error_kw={"ecolor": "#d55e00"})
+    for row, value in enumerate(medians):
+        left.annotate(
+            f" {value:.3g}", (value + spread[1][row], row), va="center", fontsize=9, color="#333333"
+        )
+    if all("limit" in contenders[name] for name in names):
+        limits = [contenders[name]["limit"] for name in names]
+        left.scatter(limits, names, marker="|", s=150, color="#e69f00", lw=2, zorder=4)
+        left.plot([], [], "|", ms=10, mew=2, color="#e69f00", label="limit: max(compute, wire)")
+        left.legend(loc="lower right", frameon=False, fontsize=9)
+    left.set_xlabel("seconds per step: median and quartiles")
+    left.set_xlim(0, max(medians) * 1.14)
+
+    start = [0.0] * len(names)
+    for part, colour in PARTS.items():
+        widths = [contenders[name]["breakdown"].get(part, 0.0) for name in names]
+        if any(widths):
+            right.barh(names, widths, left=start, color=colour, label=part)
+        start = [begin + width for begin, width in zip(start, widths, strict=True)]
+    right.set_xlabel("seconds per step: where they go")
+    # One slow contender would squeeze the others into a sliver: it is cut off, and says so.
+    fast = [total for name, total in zip(names, start, strict=True) if is_ours(name)]
+    if fast and max(start) > 2.5 * max(fast):
+        right.set_xlim(0, 1.6 * max(fast))
+        for row, total in enumerate(start):
+            if total > 1.6 * max(fast):
+                right.annotate(
+                    f"{total:.3g} s →",
+                    (1.59 * max(fast), row),
+                    ha="right",
+                    va="center",
+                    fontsize=9,
+                    color="black",
+                )
+
+    for axes in (left, right):
+        if "compute" in contenders:
+            axes.axvline(contenders["compute"]["median"], color=COMPUTE, lw=1, ls="--", zorder=3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        axes.xaxis.grid(True, color="#dddddd")
+        axes.set_axisbelow(True)
+    figure.suptitle(cell["title"], x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.16 / height))
+    style = {"ncols": len(PARTS), "frameon": False, "fontsize": 9, "handlelength": 1}
+    figure.legend(*right.get_legend_handles_labels(), loc="upper right", **style)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def generated(everything: Figures, pictures: str) -> str:
+    machine = everything["environment"]
+    text = [
+        f"Measured on {machine['date'][:10]}: {machine['cpu']}, {machine['cores']} cores, torch "
+        f"{machine['torch']}, transformers {machine['transformers']}, gradwire "
+        f"{machine['gradwire']}, {machine['system']}.",
+    ]
+    for name, cell in everything["cells"].items():
+        text += [
+            f"### {cell['title']}",
+            f"{cell['workers']} workers, rank {cell['rank']}, "
+            f"{cell['parameters'] / 1e6:.1f} M parameters (`--cells {name}`).",
+            f"![{cell['title']}]({pictures}/{name}.png)",
+            table(cell),
+            "<details><summary>Where the seconds go</summary>",
+            breakdown_table(cell),
+            "</details>",
+        ]
+    return "\n\n".join(text)
+
+
+def write(everything: Figures, folder: Path) -> None:
+    """Pictures into folder/performance, tables between the markers of folder/performance.md."""
+    pictures = folder / "performance"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for name, cell in everything["cells"].items():
+        picture(cell, pictures / f"{name}.png")
+    page = folder / "performance.md"
+    text = page.read_text() if page.exists() else f"{BEGIN}\n{END}\n"
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    page.write_text(f"{before}{BEGIN}\n\n{generated(everything, 'performance')}\n\n{END}{after}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("json", type=Path, nargs="+", help="of one or several races; later win")
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    everything: Figures = {"cells": {}}
+    for path in args.json:
+        race = json.loads(path.read_text())
+        everything["environment"] = race["environment"]
+        everything["cells"].update(race["cells"])
+    for cell in everything["cells"].values():
+        cell["summary"] = summary(cell)
+    write(everything, args.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The race from end to end, on one small cell."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
+STATS = {"encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "sent_bytes"}
+
+
+def test_a_small_race(tmp_path):
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    # The last one has nothing to import on most machines: an error that must stay its own.
+    contenders = "compute,ddp,acpsgd,epfml-powersgd"
+    race = [sys.executable, "-m", "bench.race", "--cells", "tiny", "--contenders", contenders]
+    outcome = subprocess.run(
+        [*race, "--json", str(tmp_path / "race.json"), "--report", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": ":".join(paths), "GRADWIRE_BUILD": str(BUILD)},
+    )
+    if "not allowed" in outcome.stderr or "permi" in outcome.stderr:
+        pytest.skip("this machine allows no network namespaces")
+    assert outcome.returncode == 0, outcome.stderr[-3000:]
+
+    race = json.loads((tmp_path / "race.json").read_text())
+    assert {"date", "cpu", "cores", "torch", "transformers", "gradwire"} <= set(race["environment"])
+    cell = race["cells"]["tiny"]
+    assert cell["rate"] == "100mbit"
+    assert cell["workers"] == 2
+    raced = {"compute", "ddp", "acpsgd"}
+    assert raced <= set(cell["summary"])
+    assert set(cell["errors"]) == {"epfml-powersgd"} - set(cell["summary"])
+    for name in raced:
+        figures = cell["summary"][name]
+        assert figures["n"] == 4
+        assert all(math.isfinite(figures[key]) for key in ("median", "vs_compute", "vs_ddp"))
+        assert {"forward", "backward", "optimizer"} <= set(figures["breakdown"])
+        assert [len(turn["seconds"]) for turn in cell["turns"][name]] == [2, 2]
+    assert set(cell["turns"]["acpsgd"][0]["stats"]) == STATS
+    assert {"encode", "wait", "decode"} <= set(cell["summary"]["acpsgd"]["breakdown"])
+
+    # 1.3 MB take 0.11 s at 100 Mb/s: the link was as slow as asked for, and only for who used it.
+    assert cell["summary"]["ddp"]["median"] > 0.1
+    assert cell["summary"]["ddp"]["wire_bytes"] == pytest.approx(4 * cell["parameters"], rel=0.05)
+    assert cell["summary"]["compute"]["wire_bytes"] < 10_000
+
+    assert (tmp_path / "performance/tiny.png").stat().st_size > 10_000
+    assert cell["title"] in (tmp_path / "performance.md").read_text()
