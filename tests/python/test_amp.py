@@ -16,11 +16,8 @@ BAD_STEP = 5
 def train_with_scaler(worker: int, dtype: torch.dtype) -> dict[str, dict]:
     outcome = {}
     for variant, (method, options) in VARIANTS.items():
-        if method == "sign":
-            # Its result is ±1 or a mean magnitude for every element: small steps.
-            lr = 1e-3
-        else:
-            lr = 0.02
+        # A vote's result is ±1 for every element: small steps.
+        lr = 1e-3 if method == "sign" else 0.02
         scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, growth_interval=4)
         ddp = DistributedDataParallel(small_net(), bucket_cap_mb=0.03)
         gw = gradwire.attach(ddp, method, grad_scaler=scaler, **options)

@@ -16,8 +16,8 @@ from worlds import RaisedError, run_world, run_world_with_errors
 STEPS = 6
 
 
-# One bucket per layer or so: the layout changes after the first step, and with it the order in which
-# three workers' gradients are added up.
+# One bucket per layer or so: the layout changes after the first step, and with it the order in
+# which three workers' gradients are added up.
 CAP = 0.03
 
 
@@ -203,7 +203,7 @@ def test_merge_refuses_what_does_not_belong_together(how):
         states = states[:1]
     else:
         states[1]["worker1/steps"] += 1
-    with pytest.raises(ValueError, match="gradwire.merge"):
+    with pytest.raises(ValueError, match=r"gradwire\.merge"):
         gradwire.merge(states)
 
 
@@ -217,7 +217,7 @@ def test_save_leaves_the_old_file_when_it_fails(tmp_path: Path):
 
 
 def another_seed_in_between(worker: int) -> bool:
-    """The user's random numbers are what they would be without us (defect 8 of torch's PowerSGD)."""
+    """The user's random numbers are what they would be without us."""
     torch.manual_seed(3)
     wanted = torch.rand(4)
     torch.manual_seed(3)
