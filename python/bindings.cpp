@@ -103,19 +103,22 @@ auto without_interpreter(const Function& function) {
 std::shared_ptr<Attachment> attach(
     const std::shared_ptr<c10d::Reducer>& reducer,
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters, const Request& request,
-    const py::function& make_group, const std::vector<size_t>& bucket_caps,
-    const std::vector<bool>& expect_sparse) {
+    const std::vector<std::tuple<std::string, at::Tensor, bool>>& parameters,
+    const Request& request, const py::function& make_group,
+    const std::vector<size_t>& bucket_caps) {
   std::vector<NamedParameter> named;
-  for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
+  for (const auto& [name, tensor, expects_sparse] : parameters) {
+    named.push_back({name, tensor, expects_sparse});
+  }
   // The interpreter is needed for moments only: the other workers are waited for without it.
   const py::gil_scoped_release release;
-  return Attachment::attach(reducer, group, named, request,
-                            [&] {
-                              const py::gil_scoped_acquire acquire;
-                              return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
-                            },
-                            {.caps = bucket_caps, .expect_sparse = expect_sparse});
+  return Attachment::attach(
+      reducer, group, named, request,
+      [&] {
+        const py::gil_scoped_acquire acquire;
+        return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
+      },
+      bucket_caps);
 }
 
 }  // namespace

@@ -18,15 +18,10 @@ namespace gradwire {
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
+  bool expects_sparse = false;  // the Reducer was told that its gradient is sparse
 };
 
 using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
-
-// How the Reducer was told to fill its buckets.
-struct BucketRules {
-  std::vector<size_t> caps = {};  // bytes of the first bucket, of the second, ...; the last goes on
-  std::vector<bool> expect_sparse = {};  // one per parameter of the Reducer; empty: none
-};
 
 class BucketLayout;
 class Pipeline;
@@ -46,11 +41,14 @@ class GRADWIRE_EXPORT Attachment {
   //   PeerError               workers disagree, or one failed or never came
   // `make_group` makes a further process group of the same workers, for methods that need more than
   // one collective per bucket; called as often as needed, in the same order on every worker.
+  // `bucket_caps`: the bytes that the Reducer was told to fill its first bucket up to, its second,
+  // ... (the last goes on). Without them a state saved after the very first step resumes with the
+  // buckets of that step.
   static std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,
                                             const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const std::vector<NamedParameter>& parameters,
                                             const Request& request, const MakeGroup& make_group,
-                                            const BucketRules& rules = {});
+                                            const std::vector<size_t>& bucket_caps = {});
 
   // Tells the other workers, which wait in attach(), that this one will not come.
   static void announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradwire import _core
 from gradwire._core import Attachment
+
+# Not an attribute of the model: it would keep the model from being pickled or copied.
+_attachments: weakref.WeakKeyDictionary[DistributedDataParallel, Attachment] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class _Attached(DistributedDataParallel):
+    """What an attached DDP becomes: it tells which division ``join`` was asked for, as DDP does not
+    tell hooks."""
+
+    def join_hook(self, **kwargs: Any) -> Any:
+        if self in _attachments:
+            by_initial = kwargs.get("divide_by_initial_world_size", True)
+            _attachments[self].divide_by_active_workers(not by_initial)
+        return super().join_hook(**kwargs)
 
 
 def attach(
@@ -55,10 +72,13 @@ def attach(
             start_after=_checked(start_after, int, "start_after"),
             skip=_patterns(skip),
             per_parameter=[
-                (pattern, {name: _option(name, value) for name, value in entry.items()})
+                (
+                    _checked(pattern, str, "a pattern in per_parameter"),
+                    {name: _option(name, value) for name, value in entry.items()},
+                )
                 for pattern, entry in (per_parameter or {}).items()
             ],
-            handshake_timeout=handshake_timeout,
+            handshake_timeout=_seconds(handshake_timeout),
             loss_scale=_loss_scale_of(grad_scaler),
         )
     except Exception as error:
@@ -73,10 +93,9 @@ def attach(
         request,
         lambda: _further_group(group),
         _bucket_caps(ddp),
-        _expect_sparse(ddp),
     )
-    ddp._gradwire = attachment
-    _follow_join(ddp, attachment)
+    _attachments[ddp] = attachment
+    ddp.__class__ = _Attached
     return attachment
 
 
@@ -98,10 +117,15 @@ def _further_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
     )
 
 
-def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor]]:
-    """Those that DDP synchronises, under the names they have in the user's own model."""
+def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor, bool]]:
+    """Names as in the user's own model, and whether DDP expects the gradient to be sparse."""
+    sparse = {
+        id(module.weight)
+        for module in ddp.module.modules()
+        if isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) and module.sparse
+    }
     return [
-        (name.replace("_orig_mod.", ""), parameter)
+        (name.replace("_orig_mod.", ""), parameter, id(parameter) in sparse)
         for name, parameter in ddp.module.named_parameters()
         if name not in ddp.parameters_to_ignore
     ]
@@ -114,28 +138,6 @@ def _bucket_caps(ddp: DistributedDataParallel) -> list[int]:
         config.first_bucket_bytes_cap,
         config.bucket_bytes_cap,
     ]
-
-
-def _expect_sparse(ddp: DistributedDataParallel) -> list[bool]:
-    """For every parameter of the Reducer, whether DDP expects its gradient to be sparse."""
-    sparse = {
-        id(module.weight)
-        for module in ddp.module.modules()
-        if isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) and module.sparse
-    }
-    return [id(p) in sparse for p in ddp._module_parameters if p.requires_grad]
-
-
-def _follow_join(ddp: DistributedDataParallel, attachment: Attachment) -> None:
-    """Learn which division `ddp.join` was asked for, which DDP does not tell hooks."""
-    original = ddp.join_hook
-
-    def join_hook(**kwargs: Any) -> Any:
-        by_initial = kwargs.get("divide_by_initial_world_size", True)
-        attachment.divide_by_active_workers(not by_initial)
-        return original(**kwargs)
-
-    ddp.join_hook = join_hook
 
 
 def _loss_scale_of(scaler: torch.amp.GradScaler | None) -> Callable[[], Any] | None:
@@ -159,7 +161,15 @@ def _option(name: str, value: Any) -> bool | int | float | str:
     return value
 
 
-def _patterns(skip: Iterable[str]) -> list[str]:
+def _seconds(value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"handshake_timeout must be a number of seconds above 0; got {value!r}")
+    return value
+
+
+def _patterns(skip: Iterable[str] | None) -> list[str]:
+    if skip is None:
+        return []
     if isinstance(skip, str):
         raise ValueError(f"skip must be a list of patterns; got the string {skip!r}")
     return [_checked(pattern, str, "a pattern in skip") for pattern in skip]
@@ -180,7 +190,7 @@ def _refuse_misuse(ddp: Any) -> None:
         )
     for found, text in (
         (
-            hasattr(ddp, "_gradwire"),
+            ddp in _attachments,
             "this DDP model has been attached already; make a new "
             "DistributedDataParallel to change the method",
         ),

@@ -19,10 +19,10 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
                                                const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                const std::vector<NamedParameter>& parameters,
                                                const Request& request, const MakeGroup& make_group,
-                                               const BucketRules& rules) {
+                                               const std::vector<size_t>& bucket_caps) {
+  const std::vector<NamedParameter> known = known_to(*reducer, parameters);
   std::vector<Parameter> ours;
-  for (const NamedParameter& parameter : parameters)
-    ours.push_back({parameter.name, parameter.tensor});
+  for (const NamedParameter& parameter : known) ours.push_back({parameter.name, parameter.tensor});
 
   Handshake handshake(*group);
   Plan plan;
@@ -35,7 +35,7 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   handshake.agree(describe(request, ours), request.handshake_timeout);
   handshake.agree_on_simd_target();
 
-  auto layout = std::make_unique<BucketLayout>(reducer, ours, rules);
+  auto layout = std::make_unique<BucketLayout>(reducer, known, bucket_caps);
   auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan));
   pipeline->make_later_rounds(make_group);
   if (pipeline->is_plain()) {

@@ -51,32 +51,35 @@ Buckets to_buckets(const at::Tensor& tensor, size_t parameters) {
 
 }  // namespace
 
-BucketLayout::BucketLayout(const std::shared_ptr<c10d::Reducer>& reducer,
-                           const std::vector<Parameter>& parameters, BucketRules rules)
-    : reducer_(reducer), rules_(std::move(rules)) {
-  std::set<const c10::TensorImpl*> known;
-  for (const c10d::GradBucket& bucket : reducer->get_grad_buckets(/*return_zero_tensors=*/false)) {
+std::vector<NamedParameter> known_to(const c10d::Reducer& reducer,
+                                     const std::vector<NamedParameter>& parameters) {
+  std::set<const c10::TensorImpl*> in_buckets;
+  for (const c10d::GradBucket& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
     for (const at::Tensor& tensor : bucket.getParameters()) {
-      known.insert(tensor.unsafeGetTensorImpl());
+      in_buckets.insert(tensor.unsafeGetTensorImpl());
     }
   }
-  for (const Parameter& parameter : parameters) {
-    if (known.contains(parameter.tensor.unsafeGetTensorImpl())) {
-      parameters_.push_back(parameter.tensor);
-    }
-  }
+  std::vector<NamedParameter> known;
+  std::ranges::copy_if(parameters, std::back_inserter(known), [&](const NamedParameter& parameter) {
+    return in_buckets.contains(parameter.tensor.unsafeGetTensorImpl());
+  });
+  return known;
 }
+
+BucketLayout::BucketLayout(const std::shared_ptr<c10d::Reducer>& reducer,
+                           std::vector<NamedParameter> parameters, std::vector<size_t> caps)
+    : reducer_(reducer), parameters_(std::move(parameters)), caps_(std::move(caps)) {}
 
 int64_t BucketLayout::elements() const {
   int64_t elements = 0;
-  for (const at::Tensor& parameter : parameters_) elements += parameter.numel();
+  for (const NamedParameter& parameter : parameters_) elements += parameter.tensor.numel();
   return elements;
 }
 
 BucketLayout::Buckets BucketLayout::current(c10d::Reducer& reducer) const {
   std::unordered_map<const c10::TensorImpl*, size_t> index_of;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    index_of[parameters_[i].unsafeGetTensorImpl()] = i;
+    index_of[parameters_[i].tensor.unsafeGetTensorImpl()] = i;
   }
   Buckets buckets;
   for (const c10d::GradBucket& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
@@ -95,9 +98,12 @@ BucketLayout::Buckets BucketLayout::coming(const c10d::Reducer& reducer) const {
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int64_t index) { return ready_times.at(index); });
   std::vector<at::Tensor> tensors;
-  for (const int64_t index : order) tensors.push_back(parameters_[index]);
-  return std::get<0>(
-      c10d::compute_bucket_assignment_by_size(tensors, rules_.caps, rules_.expect_sparse, order));
+  for (const int64_t index : order) tensors.push_back(parameters_[index].tensor);
+  std::vector<bool> expect_sparse;  // by index, not by order
+  for (const NamedParameter& parameter : parameters_) {
+    expect_sparse.push_back(parameter.expects_sparse);
+  }
+  return std::get<0>(c10d::compute_bucket_assignment_by_size(tensors, caps_, expect_sparse, order));
 }
 
 at::Tensor BucketLayout::next() const {
@@ -105,7 +111,7 @@ at::Tensor BucketLayout::next() const {
   if (reducer == nullptr) throw std::runtime_error("the model that was attached to is gone");
   const std::vector<int64_t> ready_times = reducer->get_backward_stats();
   const bool has_run = std::ranges::any_of(ready_times, [](int64_t time) { return time != 0; });
-  const bool changes = has_run && reducer->should_rebuild_buckets() && !rules_.caps.empty();
+  const bool changes = has_run && reducer->should_rebuild_buckets() && !caps_.empty();
   return to_tensor(changes ? coming(*reducer) : current(*reducer));
 }
 

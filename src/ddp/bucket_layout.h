@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "gradwire/attachment.h"
-#include "methods/method.h"
 
 namespace gradwire {
+
+// Those that the Reducer knows. A parameter that was frozen when the Reducer was made is in none of
+// its buckets.
+std::vector<NamedParameter> known_to(const c10d::Reducer& reducer,
+                                     const std::vector<NamedParameter>& parameters);
 
 // Which parameters the Reducer puts in which bucket.
 //
@@ -18,8 +22,9 @@ namespace gradwire {
 // between the two needs the layout to come.
 class BucketLayout {
  public:
+  // `parameters`: those that the Reducer knows, in its order. `caps`: see Attachment::attach.
   BucketLayout(const std::shared_ptr<c10d::Reducer>& reducer,
-               const std::vector<Parameter>& parameters, BucketRules rules);
+               std::vector<NamedParameter> parameters, std::vector<size_t> caps);
 
   // Of all parameters that the Reducer knows.
   int64_t elements() const;
@@ -36,8 +41,8 @@ class BucketLayout {
 
   // The Reducer holds us, through its hook.
   std::weak_ptr<c10d::Reducer> reducer_;
-  std::vector<at::Tensor> parameters_;  // those that the Reducer knows, in its order
-  BucketRules rules_;
+  std::vector<NamedParameter> parameters_;
+  std::vector<size_t> caps_;
 };
 
 }  // namespace gradwire

@@ -35,7 +35,7 @@ void launch(Leg& leg, Round round, c10d::ProcessGroup& group) {
     leg.span->_setAsync();  // it may end on another thread
     leg.span->before("gradwire::collective");
   }
-  leg.work = start(group, leg.round);
+  leg.work = with_other_workers(leg.step, [&] { return start(group, leg.round); });
 }
 
 double sent_multiplier(Collective collective, int workers) {

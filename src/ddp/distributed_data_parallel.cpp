@@ -27,9 +27,7 @@ std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module
   return trainable;
 }
 
-// For every parameter, whether its gradient will be sparse.
-std::vector<bool> expects_sparse(const torch::nn::Module& module,
-                                 const std::vector<NamedParameter>& parameters) {
+void mark_sparse(const torch::nn::Module& module, std::vector<NamedParameter>& parameters) {
   std::set<const c10::TensorImpl*> weights;
   for (const auto& part : module.modules()) {
     if (const auto* embedding = part->as<torch::nn::Embedding>();
@@ -41,23 +39,21 @@ std::vector<bool> expects_sparse(const torch::nn::Module& module,
       weights.insert(bag->weight.unsafeGetTensorImpl());
     }
   }
-  std::vector<bool> expects;
-  for (const NamedParameter& parameter : parameters) {
-    expects.push_back(weights.contains(parameter.tensor.unsafeGetTensorImpl()));
+  for (NamedParameter& parameter : parameters) {
+    parameter.expects_sparse = weights.contains(parameter.tensor.unsafeGetTensorImpl());
   }
-  return expects;
 }
 
-std::shared_ptr<c10d::Reducer> make_reducer(const torch::nn::Module& module,
-                                            const std::vector<NamedParameter>& parameters,
+std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<NamedParameter>& parameters,
                                             const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const DataParallelOptions& options) {
   std::vector<at::Tensor> tensors;
-  const std::vector<bool> expect_sparse = expects_sparse(module, parameters);
+  std::vector<bool> expect_sparse;
   std::unordered_map<size_t, std::string> names;
   for (const NamedParameter& parameter : parameters) {
     names[tensors.size()] = parameter.name;
     tensors.push_back(parameter.tensor);
+    expect_sparse.push_back(parameter.expects_sparse);
   }
   const size_t cap = bytes_of(options.bucket_cap_mb);
   const size_t first_cap = bytes_of(options.first_bucket_cap_mb);
@@ -79,11 +75,12 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
                                    c10::intrusive_ptr<c10d::ProcessGroup> group,
                                    const Request& request, const DataParallelOptions& options)
     : module_(std::move(module)), group_(std::move(group)), options_(options) {
-  const std::vector<NamedParameter> parameters = trainable_parameters(*module_);
+  std::vector<NamedParameter> parameters = trainable_parameters(*module_);
+  mark_sparse(*module_, parameters);
   std::vector<at::Tensor> tensors;
   for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
 
-  reducer_ = make_reducer(*module_, parameters, group_, options_);
+  reducer_ = make_reducer(parameters, group_, options_);
   // The Reducer takes its logger for granted where it searches for unused parameters.
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   logger_->set_construction_data_and_log(module_->name(), /*device_ids=*/{}, /*output_device=*/-1,
@@ -93,8 +90,7 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
   // Agree before the first collective: it could not succeed with unlike models.
   attachment_ = Attachment::attach(
       reducer_, group_, parameters, request, [this] { return make_further_group(*group_); },
-      {.caps = {bytes_of(options_.first_bucket_cap_mb), bytes_of(options_.bucket_cap_mb)},
-       .expect_sparse = expects_sparse(*module_, parameters)});
+      {bytes_of(options_.first_bucket_cap_mb), bytes_of(options_.bucket_cap_mb)});
 
   std::vector<at::Tensor> everything;
   for (const at::Tensor& parameter : module_->parameters())

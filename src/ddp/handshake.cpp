@@ -20,8 +20,8 @@ constexpr std::chrono::seconds kLinger(5);
 
 json to_json(const OptionMap& options) {
   json object = json::object();
-  for (const auto& [name, value] : options) {
-    std::visit([&](const auto& held) { object[name] = held; }, value);
+  for (const auto& option : options) {
+    std::visit([&](const auto& held) { object[option.first] = held; }, option.second);
   }
   return object;
 }
@@ -65,6 +65,7 @@ json describe(const Request& request, const std::vector<Parameter>& parameters) 
                       {"method", request.method},
                       {"options", to_json(request.options)},
                       {"start_after", request.start_after},
+                      {"grad_scaler", static_cast<bool>(request.loss_scale)},
                       {"skip", request.skip},
                       {"per_parameter", json::array()},
                       {"parameters", json::array()}};
@@ -109,8 +110,9 @@ void Handshake::wait_for_all(std::chrono::milliseconds timeout) {
       if (!store_->check({keys[other]})) missing.push_back(worker_name(other));
     }
     if (missing.empty()) throw;
-    throw PeerError("gradwire.attach waited " + std::to_string(timeout.count() / 1000.0) +
-                    " s for " + joined(missing) + ", in vain");
+    const std::chrono::duration<double> seconds = timeout;
+    throw PeerError("gradwire.attach waited " + std::to_string(seconds.count()) + " s for " +
+                    joined(missing) + ", in vain");
   }
 }
 

@@ -65,6 +65,8 @@ void LaterRounds::run(size_t index) {
       // Let go of the leg first. Its end may need the Python interpreter (a collective keeps the
       // state of the thread that launched it), which whoever stops this thread may be holding.
       const auto all_launched = leg->all_launched;
+      // After a failure nobody else may hold it any more: then it ends with this object.
+      if (leg.use_count() == 1) stage.abandoned.push_back(std::move(leg));
       leg.reset();
       all_launched->announce(error);
     }

@@ -34,12 +34,13 @@ class LaterRounds {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::shared_ptr<Leg>> waiting;
+    std::vector<std::shared_ptr<Leg>> abandoned;  // that nobody else holds any more
     bool stopping = false;
     std::thread thread;
   };
 
   void enqueue(size_t stage, std::shared_ptr<Leg> leg);
-  void run(size_t stage);
+  void run(size_t index);
   // True if the leg goes on to the next stage.
   static bool advance(Leg& leg, c10d::ProcessGroup& group);
 

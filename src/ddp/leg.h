@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ddp/peer_failure.h"
 #include "methods/method.h"
 
 namespace gradwire {
@@ -37,6 +38,7 @@ struct AllLaunched {
 
 // One exchange of one bucket on its way through its rounds.
 struct Leg {
+  int64_t step = 0;
   std::unique_ptr<Exchange> exchange;
   std::vector<Slot> slots;
   bool averages = true;      // see Method
@@ -52,7 +54,7 @@ struct Leg {
 
   // Waits for the round under way.
   void wait() {
-    work->wait();
+    with_other_workers(step, [&] { return work->wait(); });
     span.reset();
   }
 

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "ddp/collectives.h"
+#include "ddp/peer_failure.h"
 #include "ddp/saved_state.h"
 #include "ddp/stopwatch.h"
-#include "gradwire/errors.h"
 
 namespace gradwire {
 namespace {
@@ -22,29 +23,6 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& flat) {
           ? flat.as_strided(parameter.sizes(), parameter.strides(), flat.storage_offset())
           : flat.view(parameter.sizes());
   return strided.is_complex() ? at::view_as_real(strided) : strided;
-}
-
-std::string explain_failure(int64_t step, const std::string& cause) {
-  return "gradwire: in step " + std::to_string(step) +
-         " the exchange of gradients with the other workers failed; one of them has probably ended "
-         "or lost its connection. The gradients of this step are not complete: start all workers "
-         "again from the last checkpoint. The backend says: " +
-         cause;
-}
-
-// Calls a function that communicates. What a backend says when a worker is gone ("Connection closed
-// by peer") tells its user little.
-template <typename Function>
-void with_other_workers(int64_t step, const Function& function) {
-  try {
-    function();
-  } catch (const PeerError&) {
-    throw;
-  } catch (const c10::Error& error) {
-    throw PeerError(explain_failure(step, error.what_without_backtrace()));
-  } catch (const std::exception& error) {
-    throw PeerError(explain_failure(step, error.what()));
-  }
 }
 
 }  // namespace
@@ -64,6 +42,7 @@ Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Par
 
 void Pipeline::begin_step(bool has_joined) {
   ++stats_.steps;
+  under_way_ = 0;  // whatever an exception has cut short
   follow_loss_scale();
   count_active_workers(has_joined);
 }
@@ -74,14 +53,17 @@ void Pipeline::follow_loss_scale() {
   if (!loss_scale_tensor_.defined()) loss_scale_tensor_ = request_.loss_scale();
   if (!loss_scale_tensor_.defined()) return;
   const auto scale = loss_scale_tensor_.item<double>();
-  if (scale == loss_scale_) return;
+  if (scale != loss_scale_) rescale_residuals(scale / loss_scale_);
+  loss_scale_ = scale;
+}
+
+void Pipeline::rescale_residuals(double factor) {
   for (const Treatment& treatment : plan_.treatments) {
     if (treatment.state == nullptr) continue;
     for (auto& [name, tensor] : treatment.state->tensors()) {
-      if (name == "residual") tensor.mul_(scale / loss_scale_);
+      if (name == "residual") tensor.mul_(factor);
     }
   }
-  loss_scale_ = scale;
 }
 
 void Pipeline::count_active_workers(bool has_joined) {
@@ -92,7 +74,7 @@ void Pipeline::count_active_workers(bool has_joined) {
       at::full({1}, has_joined ? 0 : 1,
                parameters_.front().tensor.options().dtype(at::kFloat).requires_grad(false));
   std::vector<at::Tensor> tensors = {active_->count};
-  active_->work = group_->allreduce(tensors);
+  active_->work = with_other_workers(stats_.steps, [&] { return group_->allreduce(tensors); });
 }
 
 std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& bucket) {
@@ -166,7 +148,8 @@ std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots
     const Stopwatch stopwatch(stats_.encode_seconds);
     round = leg->exchange->start();
   }
-  with_other_workers(stats_.steps, [&] { gradwire::launch(*leg, std::move(round), *group_); });
+  leg->step = stats_.steps;
+  gradwire::launch(*leg, std::move(round), *group_);
   leg->is_followed = leg->rounds_left > 0;
   if (leg->is_followed) later_rounds_->follow(leg);
   return leg;
@@ -178,7 +161,7 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joi
   // The Reducer launches the buckets of a step in ascending order, so one that does not ascend
   // begins the next step. Neither "the last bucket" nor the autograd graph would do: the last may
   // be left out (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
-  if (stats_.steps == 0 || bucket.getIndex() <= last_bucket_) begin_step(has_joined);
+  if (last_bucket_ == kNone || bucket.getIndex() <= last_bucket_) begin_step(has_joined);
   last_bucket_ = bucket.getIndex();
   std::vector<std::vector<Slot>> groups = slots_by_carrier(bucket);
   auto passage = std::make_unique<Passage>();
@@ -188,16 +171,15 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joi
     if (groups[carrier].empty()) continue;
     passage->legs.push_back(start_leg(carrier, std::move(groups[carrier])));
   }
+  ++under_way_;
   return passage;
 }
 
 void Pipeline::wait_for(Leg& leg) {
   RECORD_FUNCTION("gradwire::wait", {});
   const Stopwatch stopwatch(stats_.wait_seconds);
-  with_other_workers(stats_.steps, [&] {
-    if (leg.is_followed) leg.all_launched->wait();
-    if (!leg.exhausted) leg.wait();
-  });
+  if (leg.is_followed) leg.all_launched->wait();
+  if (!leg.exhausted) leg.wait();
 }
 
 void Pipeline::complete(Passage& passage) {
@@ -214,11 +196,12 @@ void Pipeline::complete(Passage& passage) {
     count(*leg);
   }
   if (passage.active != nullptr) divide_by_active(passage);
+  --under_way_;
 }
 
 // The methods have divided by the number of all workers.
 void Pipeline::divide_by_active(Passage& passage) const {
-  passage.active->work->wait();
+  with_other_workers(stats_.steps, [&] { return passage.active->work->wait(); });
   const double factor = group_->getSize() / passage.active->count.item<double>();
   for (const auto& leg : passage.legs) {
     if (!leg->averages) continue;
@@ -241,6 +224,9 @@ void Pipeline::count_plain(bool begins_step, const at::Tensor& buffer) {
 Stats Pipeline::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
+  // In the middle of a step a residual cannot be had without disturbing what the step may still
+  // have to undo: then the norm is 0.
+  if (under_way_ > 0) return stats;
   double squares = 0;
   for (const Treatment& treatment : plan_.treatments) {
     if (treatment.state == nullptr) continue;
@@ -251,13 +237,22 @@ Stats Pipeline::stats() const {
   return stats;
 }
 
+void Pipeline::check_between_steps() const {
+  if (under_way_ > 0) {
+    throw std::runtime_error(
+        "gradwire: a step is under way, or failed; a state is complete between steps only");
+  }
+}
+
 State Pipeline::state() const {
   const std::lock_guard lock(mutex_);
+  check_between_steps();
   State state;
   state["format"] = saved_state::kFormat;
   state["method"] = request_.method;
   state["workers"] = static_cast<int64_t>(group_->getSize());
   state["steps"] = stats_.steps;
+  state["start_after"] = request_.start_after;
   state["loss_scale"] = loss_scale_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     state[parameters_[i].name + "/treatment"] = plan_.describe(i);
@@ -271,6 +266,8 @@ State Pipeline::state() const {
 
 void Pipeline::load_state(const State& state) {
   const std::lock_guard lock(mutex_);
+  check_between_steps();
+  last_bucket_ = kNone;
   stats_.steps = state.at("steps").toInt();
   loss_scale_ = state.at("loss_scale").toDouble();
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -278,6 +275,11 @@ void Pipeline::load_state(const State& state) {
     for (auto& [name, tensor] : plan_.treatments[i].state->tensors()) {
       tensor.copy_(state.at(parameters_[i].name + "/" + name).toTensor());
     }
+  }
+  // Saved with a GradScaler and loaded without one: nothing would rescale them later.
+  if (!request_.loss_scale) {
+    rescale_residuals(1 / loss_scale_);
+    loss_scale_ = 1;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -58,7 +59,11 @@ class Pipeline {
   void divide_by_active_workers(bool value) { divides_by_active_ = value; }
 
  private:
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
   void begin_step(bool has_joined);
+  void rescale_residuals(double factor);
+  void check_between_steps() const;
   void follow_loss_scale();
   void count_active_workers(bool has_joined);
   std::vector<std::vector<Slot>> slots_by_carrier(c10d::GradBucket& bucket);
@@ -79,7 +84,8 @@ class Pipeline {
 
   mutable std::mutex mutex_;  // guards what follows: stats() may be called from any thread
   Stats stats_;
-  size_t last_bucket_ = 0;
+  size_t last_bucket_ = kNone;
+  int under_way_ = 0;                      // buckets launched and not completed yet
   double loss_scale_ = 1;                  // of the last step: what the residuals are in
   std::shared_ptr<ActiveWorkers> active_;  // of this step
 };

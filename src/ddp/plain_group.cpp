@@ -1,7 +1,5 @@
 #include "ddp/plain_group.h"
 
-#include <torch/csrc/autograd/graph_task.h>
-
 namespace gradwire {
 
 PlainGroup::PlainGroup(std::shared_ptr<Pipeline> pipeline, int64_t elements)
@@ -23,15 +21,13 @@ c10::intrusive_ptr<c10d::Work> PlainGroup::broadcast(std::vector<at::Tensor>& te
   return pipeline_->group()->broadcast(tensors, options);
 }
 
+// When all gradients of the step before have come by. The autograd graph would not do: a
+// checkpointed segment is a graph of its own, and a worker that has run out of data (DDP's join)
+// has none.
 bool PlainGroup::begins_step(int64_t elements) {
-  const int backward = torch::autograd::get_current_graph_task_id();
-  // A worker that has run out of data (DDP's join) takes part outside of any backward.
-  if (backward == -1) {
-    const bool begins = elements_of_joined_ == 0;
-    elements_of_joined_ = (elements_of_joined_ + elements) % elements_of_step_;
-    return begins;
-  }
-  return std::exchange(last_backward_, backward) != backward;
+  const bool begins = elements_so_far_ == 0;
+  elements_so_far_ = (elements_so_far_ + elements) % elements_of_step_;
+  return begins;
 }
 
 }  // namespace gradwire

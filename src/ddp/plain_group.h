@@ -31,8 +31,7 @@ class PlainGroup final : public c10d::ProcessGroup {
 
   std::shared_ptr<Pipeline> pipeline_;
   int64_t elements_of_step_;
-  int last_backward_ = -1;
-  int64_t elements_of_joined_ = 0;  // in this step, after this worker has run out of data
+  int64_t elements_so_far_ = 0;
 };
 
 }  // namespace gradwire

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <set>
 #include <stdexcept>
 
@@ -45,7 +46,14 @@ void check_value(const std::string& key, const c10::IValue& current, const c10::
       refuse("it was saved by " + describe(saved) + " workers and there are " + describe(current) +
              " here; make one for any number of workers with gradwire.merge");
     }
-  } else if (key == "format" || key == "method" || key.ends_with("/treatment")) {
+  } else if (key == "steps") {
+    if (saved.toInt() < 0) refuse("steps is " + describe(saved));
+  } else if (key == "loss_scale") {
+    if (!(saved.toDouble() > 0) || !std::isfinite(saved.toDouble())) {
+      refuse("loss_scale is " + describe(saved));
+    }
+  } else if (key == "format" || key == "method" || key == "start_after" ||
+             key.ends_with("/treatment")) {
     if (describe(saved) != describe(current)) {
       refuse(key + " is " + describe(saved) + ", here it is " + describe(current));
     }

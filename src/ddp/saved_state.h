@@ -3,7 +3,7 @@
 // The form in which states are saved: what is in a state, and what makes one unfit to be loaded.
 //
 // Here a state's keys have lost their "worker<i>/" (or "merged/"):
-//   format, method, workers (0: merged), steps, loss_scale, buckets
+//   format, method, workers (0: merged), steps, start_after, loss_scale, buckets
 //   <parameter>/treatment      how it travels: method and options
 //   <parameter>/residual, ...  its tensors
 

@@ -123,7 +123,7 @@ class AcpsgdExchange final : public Exchange {
 
   // Some worker's gradient was not finite: as if the step had not been.
   static void restore_residual(Part& part) {
-    part.state->matrix->cancel(part.state->as_matrix(part.slot.load()));
+    part.state->cancel(part.state->as_matrix(part.slot.load()));
   }
 
   int workers_;

@@ -48,6 +48,14 @@ void LowRankState::subtract(const at::Tensor& left, const at::Tensor& right) {
   }
 }
 
+void LowRankState::cancel(const at::Tensor& gradient) {
+  if (error_feedback) {
+    matrix->cancel(gradient);
+  } else {
+    matrix->residual().zero_();
+  }
+}
+
 std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
                                                   const OptionMap& options) {
   const at::Tensor& tensor = parameter.tensor;

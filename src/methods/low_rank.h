@@ -28,6 +28,8 @@ class LowRankState final : public ParameterState {
   at::Tensor as_matrix(const at::Tensor& tensor) const { return tensor.view({rows, columns}); }
   // Keeps what left · rightᵀ leaves unsent, or nothing without error feedback.
   void subtract(const at::Tensor& left, const at::Tensor& right);
+  // As if the step with this gradient had not been.
+  void cancel(const at::Tensor& gradient);
 
   int64_t rows;
   int64_t columns;

@@ -165,7 +165,7 @@ class PowersgdExchange final : public Exchange {
 
   // Some worker's gradient was not finite: as if the step had not been.
   static void cancel(Part& part) {
-    if (part.encoded) part.state->matrix->cancel(part.state->as_matrix(part.slot.load()));
+    if (part.encoded) part.state->cancel(part.state->as_matrix(part.slot.load()));
     part.encoded = false;
   }
 

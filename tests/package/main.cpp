@@ -8,5 +8,6 @@ int main() {
   torch::nn::Linear model(32, 16);
   gradwire::DistributedDataParallel ddp(model, group, {.method = "acpsgd", .rank = 2});
   ddp.forward(torch::ones({4, 32})).sum().backward();
-  std::cout << "methods: " << gradwire::methods().size() << ", steps: " << ddp.stats().steps << '\n';
+  std::cout << "methods: " << gradwire::methods().size() << ", steps: " << ddp.stats().steps
+            << '\n';
 }

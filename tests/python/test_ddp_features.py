@@ -297,6 +297,15 @@ def test_join_divides_as_asked():
         for outcomes in (by_initial, by_active):
             assert [outcome[variant][1] for outcome in outcomes] == [5] * 3, variant
             assert outcomes[1][variant][0] == outcomes[2][variant][0], variant
+            # The state of the worker that ran out of data has gone on with the others'.
+            for factor in ("p", "q"):
+                factors = [
+                    value
+                    for worker, outcome in enumerate(outcomes)
+                    for key, value in outcome[variant][2].items()
+                    if key == f"worker{worker}/weight/{factor}"
+                ]
+                assert same(factors[:-1], factors[1:]), (variant, factor)
         initial, active = by_initial[1][variant][0], by_active[1][variant][0]
         # A vote has a majority, not a mean.
         factor = 1 if variant == "sign_vote" else 3 / 2
@@ -368,6 +377,7 @@ def in_sub_groups(worker: int) -> dict:
         for step in range(3):
             training.step(worker, step)
         outcome[variant] = training.weights()
+    dist.barrier()  # worker 0 holds the store that the others still need
     return outcome
 
 

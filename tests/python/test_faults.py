@@ -23,6 +23,16 @@ KILLS = int(os.environ.get("GRADWIRE_KILLS", "20"))
 GROUPS = [[method] for method in METHODS] if "GRADWIRE_KILLS" in os.environ else [METHODS]
 
 
+# What the survivor may say: ours, or for plain all-reduce and between steps the backend's own.
+REASONS = (
+    "the exchange of gradients with the other workers failed",
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Timed out",
+)
+
+
 class World:
     """The worker processes of one incarnation."""
 
@@ -99,7 +109,8 @@ def test_killed_at_random_times_it_ends_where_it_would_have(tmp_path, variants):
         assert codes[1 - victim] == 1, "the other worker raised nothing"
         # Within the group's timeout of 15 s; in truth at once, by the closed connection.
         assert time.monotonic() - begin < 25
-        assert "Error" in world.errors[1 - victim].read_text()
+        text = world.errors[1 - victim].read_text()
+        assert any(reason in text for reason in REASONS), text[-2000:]
         # Keep it going for long enough that all kills happen.
         for path in folder.glob("worker*-*.pt"):
             if int(path.stem.split("-")[1]) > STEPS // 2:

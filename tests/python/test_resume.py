@@ -10,7 +10,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from training import VARIANTS, Training, batch, same
+from training import VARIANTS, Training, batch, same, small_net
 from worlds import RaisedError, run_world, run_world_with_errors
 
 STEPS = 6
@@ -138,13 +138,15 @@ def load_wrong(worker: int, kind: str) -> tuple[str, bool]:
     state = training.gw.state_dict()
     prefix = f"worker{worker}/"
     if kind == "method":
-        state = Training("topk").gw.state_dict()
+        other = Training("topk")
+        state = other.gw.state_dict()
     elif kind == "rank":
         ddp = DistributedDataParallel(training.ddp.module)
         state = gradwire.attach(ddp, "acpsgd", rank=2).state_dict()
     elif kind == "model":
         net = nn.Sequential(nn.Linear(64, 32), nn.Linear(32, 10))
-        state = Training("acpsgd", net).gw.state_dict()
+        other = Training("acpsgd", net)
+        state = other.gw.state_dict()
     elif kind == "worker":
         state = {key.replace(prefix, "worker7/"): value for key, value in state.items()}
     elif kind == "workers":
@@ -218,12 +220,12 @@ def test_save_leaves_the_old_file_when_it_fails(tmp_path: Path):
 
 def another_seed_in_between(worker: int) -> bool:
     """The user's random numbers are what they would be without us."""
+    net = small_net()
+    x, y = batch(worker, 0)
     torch.manual_seed(3)
     wanted = torch.rand(4)
     torch.manual_seed(3)
-    training = Training("powersgd")
-    torch.manual_seed(3)
-    x, y = batch(worker, 0)
+    training = Training("powersgd", net)
     nn.functional.cross_entropy(training.ddp(x), y).backward()
     return torch.equal(torch.rand(4), wanted)
 
@@ -233,7 +235,8 @@ def test_the_global_random_state_is_left_alone():
 
 
 def fail_to_load(worker: int) -> None:
-    Training("acpsgd").gw.load_state_dict({})
+    training = Training("acpsgd")
+    training.gw.load_state_dict({})
 
 
 def test_an_empty_state_is_refused():

@@ -22,7 +22,7 @@ def test_sent_bytes_are_what_left_the_interface(hosts):
     outcome = subprocess.run(
         [*command, *program], capture_output=True, text=True, timeout=300, env=environment
     )
-    if "not allowed" in outcome.stderr or "permi" in outcome.stderr:
+    if outcome.returncode != 0 and "namespace" in outcome.stderr:
         pytest.skip("this machine allows no network namespaces")
     assert outcome.returncode == 0, outcome.stderr[-3000:]
     lines = [line[line.index("{") :] for line in outcome.stdout.splitlines() if "figures" in line]

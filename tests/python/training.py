@@ -17,6 +17,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "topk_bf16": ("topk", {"dtype": "bf16"}),
     "acpsgd_bf16": ("acpsgd", {"dtype": "bf16"}),
     "powersgd_bf16": ("powersgd", {"dtype": "bf16"}),
+    "acpsgd_no_feedback": ("acpsgd", {"error_feedback": False}),
 }
 
 
