@@ -21,20 +21,26 @@ STEPS = 6
 CAP = 0.03
 
 
-def uninterrupted(worker: int) -> dict[str, list[torch.Tensor]]:
+def begun(variant: str, scaled: bool) -> Training:
+    # The scale grows with every second step, so it differs between the saved step and the next.
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=2) if scaled else None
+    return Training(variant, scaler=scaler, bucket_cap_mb=CAP)
+
+
+def uninterrupted(worker: int, scaled: bool) -> dict[str, list[torch.Tensor]]:
     weights = {}
     for variant in VARIANTS:
-        training = Training(variant, bucket_cap_mb=CAP)
+        training = begun(variant, scaled)
         for step in range(STEPS):
             training.step(worker, step)
         weights[variant] = training.weights()
     return weights
 
 
-def until(worker: int, stop: int) -> dict[str, bytes]:
+def until(worker: int, stop: int, scaled: bool = False) -> dict[str, bytes]:
     files = {}
     for variant in VARIANTS:
-        training = Training(variant, bucket_cap_mb=CAP)
+        training = begun(variant, scaled)
         for step in range(stop):
             training.step(worker, step)
         file = io.BytesIO()
@@ -47,10 +53,12 @@ def loaded(file: bytes) -> dict:
     return torch.load(io.BytesIO(file), weights_only=True)
 
 
-def resumed(worker: int, stop: int, saved: list[dict[str, bytes]]) -> dict[str, list[torch.Tensor]]:
+def resumed(
+    worker: int, stop: int, saved: list[dict[str, bytes]], scaled: bool
+) -> dict[str, list[torch.Tensor]]:
     weights = {}
     for variant in VARIANTS:
-        training = Training(variant, bucket_cap_mb=CAP)
+        training = begun(variant, scaled)
         training.load(loaded(saved[worker][variant]))
         for step in range(stop, STEPS):
             training.step(worker, step)
@@ -59,11 +67,14 @@ def resumed(worker: int, stop: int, saved: list[dict[str, bytes]]) -> dict[str, 
 
 
 # After one step the new layout of the buckets is still to come.
-@pytest.mark.parametrize(("workers", "stop"), [(2, 3), (3, 1), (3, 4), (4, 2)])
-def test_resume_is_exact(workers, stop):
-    wanted = run_world(workers, uninterrupted)
-    saved = run_world(workers, until, stop)
-    outcome = run_world(workers, resumed, stop, saved)
+@pytest.mark.parametrize(
+    ("workers", "stop", "scaled"),
+    [(2, 3, False), (3, 1, False), (3, 4, False), (4, 2, False), (2, 2, True), (3, 3, True)],
+)
+def test_resume_is_exact(workers, stop, scaled):
+    wanted = run_world(workers, uninterrupted, scaled)
+    saved = run_world(workers, until, stop, scaled)
+    outcome = run_world(workers, resumed, stop, saved, scaled)
     for worker in range(workers):
         for variant in VARIANTS:
             assert same(outcome[worker][variant], wanted[worker][variant]), variant

@@ -39,18 +39,27 @@ def batch(worker: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
 class Training:
     """A model under way with one method, its optimizer included."""
 
-    def __init__(self, variant: str, net: nn.Module | None = None, **ddp_options: Any) -> None:
+    def __init__(
+        self,
+        variant: str,
+        net: nn.Module | None = None,
+        scaler: torch.amp.GradScaler | None = None,
+        **ddp_options: Any,
+    ) -> None:
         method, options = VARIANTS[variant]
         self.ddp = DistributedDataParallel(net or small_net(), **ddp_options)
-        self.gw = gradwire.attach(self.ddp, method, **options)
+        self.variant = variant
+        self.scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
+        self.gw = gradwire.attach(self.ddp, method, grad_scaler=scaler, **options)
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=0.02, momentum=0.9)
 
     def step(self, worker: int, number: int) -> float:
         x, y = batch(worker, number)
         self.optimizer.zero_grad()
         loss = nn.functional.cross_entropy(self.ddp(x), y)
-        loss.backward()
-        self.optimizer.step()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         return loss.item()
 
     def weights(self) -> list[torch.Tensor]:
@@ -60,12 +69,14 @@ class Training:
         return {
             "model": self.ddp.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "gradwire": self.gw.state_dict(),
         }
 
     def load(self, checkpoint: dict[str, Any], state: dict[str, Any] | None = None) -> None:
         self.ddp.module.load_state_dict(checkpoint["model"])
         self.optimizer.load_state_dict(checkpoint["optimizer"])
+        self.scaler.load_state_dict(checkpoint["scaler"])
         self.gw.load_state_dict(state or checkpoint["gradwire"])
 
 
