@@ -8,8 +8,8 @@
 #                the thread sanitizer too
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
 #                docs/performance.md. `make bench-quick` is its short form (5 minutes)
-#   make chaos   for every method, 20 workers killed at random times (20 minutes)
-#   make soak    for every method, 20,000 steps with flat memory (20 minutes)
+#   make chaos   for every method, 20 workers killed at random times
+#   make soak    for every method, 20,000 steps with flat memory
 
 SHELL := /bin/bash
 PRESET := release
@@ -23,7 +23,7 @@ demo: build
 	$(PYTHON) demo/run.py --program $(BUILD)/examples/train_fashion_mnist --report report
 
 test: build
-	$(ONE_THREAD) ctest --test-dir $(BUILD) --output-on-failure
+	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure
 	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q
 
 build: setup

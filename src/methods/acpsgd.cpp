@@ -14,6 +14,7 @@
 #include "methods/factor_sum.h"
 #include "methods/low_rank.h"
 #include "methods/registry.h"
+#include "methods/zero_gradient.h"
 
 namespace gradwire {
 namespace {
@@ -86,7 +87,7 @@ class AcpsgdExchange final : public Exchange {
     fixed(part) = orthonormalised(fixed(part));
     LowRankState& state = *part.state;
     const at::Tensor gradient = state.as_matrix(part.slot.load());
-    if (all_zero(gradient)) {
+    if (is_zero(gradient)) {
       sent.zero_();
       return;
     }
@@ -116,7 +117,7 @@ class AcpsgdExchange final : public Exchange {
       multiply_factors(p_moves_ ? factor : state.p, p_moves_ ? state.q : factor, 1.0 / workers_,
                        matrix);
       // A step in which no worker used the parameter says nothing about where its gradient lies.
-      if (!all_zero(factor)) moving(part) = factor.clone();
+      if (!is_zero(factor)) moving(part) = factor.clone();
     }
     part.slot.store(result);
   }

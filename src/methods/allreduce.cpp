@@ -29,15 +29,18 @@ class AllreduceExchange final : public Exchange {
     // Divided before they are added, as stock DDP does it, so that the sum overflows nowhere where
     // stock DDP's would not, and equals it bit for bit where the number of workers is a power of
     // two.
-    for_each_part([&](const Slot& slot, at::Tensor part) {
-      at::mul_out(part, slot.memory.to(payload_type_),
+    for_each_part(slots_, payload_, [&](const Slot& slot, const at::Tensor& part) {
+      at::Tensor shaped = part.view(slot.memory.sizes());
+      at::mul_out(shaped, slot.memory.to(payload_type_),
                   at::scalar_tensor(1.0 / workers_, payload_.options()));
     });
     return {Collective::all_reduce_sum, payload_, payload_};
   }
 
   void finish() override {
-    for_each_part([](const Slot& slot, const at::Tensor& part) { slot.memory.copy_(part); });
+    for_each_part(slots_, payload_, [](const Slot& slot, const at::Tensor& part) {
+      slot.memory.copy_(part.view(slot.memory.sizes()));
+    });
   }
 
   std::vector<int64_t> payload_bytes() const override {
@@ -49,16 +52,6 @@ class AllreduceExchange final : public Exchange {
   }
 
  private:
-  template <typename Function>
-  void for_each_part(Function&& function) {
-    int64_t offset = 0;
-    for (const Slot& slot : slots_) {
-      const int64_t length = slot.memory.numel();
-      function(slot, payload_.narrow(0, offset, length).view(slot.memory.sizes()));
-      offset += length;
-    }
-  }
-
   std::vector<Slot> slots_;
   int workers_;
   BufferPool& buffers_;

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <limits>
 
-#include "kernels/scan.h"
 #include "methods/device_path.h"
+#include "methods/zero_gradient.h"
 
 namespace gradwire {
 namespace {
@@ -102,7 +102,7 @@ class GatheredExchange final : public Exchange {
     wire::PayloadWriter writer({bytes_of(payload_), bound_}, format_.method, format_.values);
     for (size_t i = 0; i < slots_.size(); ++i) {
       const at::Tensor gradient = slots_[i].load().view(-1);
-      if (is_unused(gradient, state(i).uses_kernels())) {
+      if (is_zero(gradient)) {
         writer.abstain();
       } else {
         state(i).encode(gradient, writer);
@@ -110,11 +110,6 @@ class GatheredExchange final : public Exchange {
       record_ends_.push_back(writer.size());
     }
     needed_ = writer.finish(1);
-  }
-
-  static bool is_unused(const at::Tensor& values, bool uses_kernels) {
-    if (!uses_kernels) return !values.any().item<bool>();
-    return kernels::all_zero({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())});
   }
 
   // The round in which everyone sends this part of the payload, zeros where it has ended.

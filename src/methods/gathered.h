@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <span>
 
+#include "methods/chunk_tasks.h"
 #include "methods/method.h"
 #include "wire/payload.h"
 
@@ -97,6 +98,18 @@ class GatheredMethod final : public Method {
 
 inline std::span<float> floats_of(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+// sum = what add(record, range, entries, number of the record's entries before them) adds up to,
+// chunk by chunk, in the order of records.
+template <class Add>
+void sum_records(const wire::PositionsShape& shape, std::span<const GatheredRecord> records,
+                 std::span<float> sum, const Add& add) {
+  std::vector<wire::PositionsReader> sections;
+  for (const GatheredRecord& record : records) sections.push_back(record.positions);
+  visit_chunks(
+      shape, sections, [&](const ChunkRange& range) { std::ranges::fill(range.of(sum), 0.0F); },
+      add);
 }
 
 // All entries of a section, from the parameter's start, as int64 on the host: positions, or with

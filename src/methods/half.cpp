@@ -49,7 +49,8 @@ class HalfExchange final : public Exchange {
     const at::TensorOptions options = slots_.front().memory.options().dtype(type_);
     whole_ = buffers_.take(slice_ * workers_, options);
     slices_ = buffers_.take(slice_ * workers_, options);
-    for_each_part([this](const Slot& slot, const at::Tensor& part) { narrow(slot, part); });
+    for_each_part(slots_, whole_,
+                  [this](const Slot& slot, const at::Tensor& part) { narrow(slot, part); });
     whole_.narrow(0, elements_, whole_.numel() - elements_).zero_();
     return {Collective::all_to_all, whole_.view(at::kByte), slices_.view(at::kByte)};
   }
@@ -64,7 +65,8 @@ class HalfExchange final : public Exchange {
   }
 
   void finish() override {
-    for_each_part([this](const Slot& slot, const at::Tensor& part) { widen(slot, part); });
+    for_each_part(slots_, whole_,
+                  [this](const Slot& slot, const at::Tensor& part) { widen(slot, part); });
   }
 
   std::vector<int64_t> payload_bytes() const override {
@@ -75,16 +77,6 @@ class HalfExchange final : public Exchange {
   }
 
  private:
-  template <typename Function>
-  void for_each_part(Function&& function) {
-    int64_t offset = 0;
-    for (const Slot& slot : slots_) {
-      const int64_t length = slot.memory.numel();
-      function(slot, whole_.narrow(0, offset, length));
-      offset += length;
-    }
-  }
-
   void narrow(const Slot& slot, const at::Tensor& part) const {
     if (!kernels_) {
       part.view(slot.memory.sizes()).copy_(slot.memory);

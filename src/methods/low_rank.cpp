@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/scan.h"
 #include "methods/device_path.h"
 #include "methods/stable_hash.h"
 
@@ -89,10 +88,5 @@ at::Tensor orthonormalised(const at::Tensor& factor) {
 }
 
 bool all_finite(const at::Tensor& values) { return at::isfinite(values).all().item<bool>(); }
-
-bool all_zero(const at::Tensor& values) {
-  if (!values.is_cpu()) return !values.any().item<bool>();
-  return kernels::all_zero({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())});
-}
 
 }  // namespace gradwire

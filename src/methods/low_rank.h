@@ -48,7 +48,5 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
 at::Tensor orthonormalised(const at::Tensor& factor);
 
 bool all_finite(const at::Tensor& values);
-// No element differs from zero: the gradient of a parameter that this worker did not use.
-bool all_zero(const at::Tensor& values);
 
 }  // namespace gradwire

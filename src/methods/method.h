@@ -67,6 +67,17 @@ struct Slot {
   }
 };
 
+// Calls function(slot, its part of a flat tensor in which the slots lie one after the other).
+template <typename Function>
+void for_each_part(const std::vector<Slot>& slots, const at::Tensor& flat, Function&& function) {
+  int64_t offset = 0;
+  for (const Slot& slot : slots) {
+    const int64_t length = slot.memory.numel();
+    function(slot, flat.narrow(0, offset, length));
+    offset += length;
+  }
+}
+
 struct Step {
   int64_t number = 0;  // of compressed steps, from 1; the same on all workers
   int worker = 0;

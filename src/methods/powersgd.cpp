@@ -18,6 +18,7 @@
 #include "methods/factor_sum.h"
 #include "methods/low_rank.h"
 #include "methods/registry.h"
+#include "methods/zero_gradient.h"
 
 namespace gradwire {
 namespace {
@@ -117,7 +118,7 @@ class PowersgdExchange final : public Exchange {
     LowRankState& state = *part.state;
     const at::Tensor gradient = state.as_matrix(part.slot.load());
     sent.zero_();
-    if (all_zero(gradient)) return;
+    if (is_zero(gradient)) return;
     at::Tensor p = sent.narrow(0, 0, part.p_length - 1).view_as(state.p);
     part.encoded = state.matrix->encode_left(gradient, state.q, p);
     // One NaN here is a NaN in everyone's sum: all see it in encode_q().

@@ -6,7 +6,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "kernels/scan.h"
 #include "methods/registry.h"
 
 namespace gradwire {
@@ -22,12 +21,6 @@ bool is_vote(const OptionMap& options) {
 }
 
 }  // namespace
-
-bool is_zero(const at::Tensor& gradient, bool kernels) {
-  if (!kernels) return !gradient.any().item<bool>();
-  return kernels::all_zero(
-      {gradient.const_data_ptr<float>(), static_cast<size_t>(gradient.numel())});
-}
 
 at::Tensor pack_bits(const at::Tensor& positive) {
   const at::Tensor flat = positive.reshape(-1).to(at::kByte);

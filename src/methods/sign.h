@@ -18,9 +18,6 @@ inline constexpr int64_t kSignPiece = 65536;
 
 inline int64_t sign_pieces(int64_t elements) { return (elements + kSignPiece - 1) / kSignPiece; }
 
-// Nothing in it differs from zero. The gradient is contiguous fp32.
-bool is_zero(const at::Tensor& gradient, bool kernels);
-
 // The bits of a tensor of booleans.
 at::Tensor pack_bits(const at::Tensor& positive);
 // The first `elements` bits as a flat tensor of booleans.

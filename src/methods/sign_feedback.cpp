@@ -24,6 +24,7 @@
 #include "methods/device_path.h"
 #include "methods/overhead.h"
 #include "methods/sign.h"
+#include "methods/zero_gradient.h"
 #include "wire/payload.h"
 
 namespace gradwire {
@@ -209,7 +210,7 @@ class SignFeedbackExchange final : public Exchange {
 
   static void encode(Part& part, wire::PayloadWriter& writer) {
     const at::Tensor gradient = part.slot.load();
-    if (is_zero(gradient, part.state->kernels)) {
+    if (is_zero(gradient)) {
       writer.abstain();
       return;
     }

@@ -30,6 +30,7 @@
 #include "methods/overhead.h"
 #include "methods/sign.h"
 #include "methods/stateless.h"
+#include "methods/zero_gradient.h"
 
 namespace gradwire {
 namespace {
@@ -171,7 +172,7 @@ class SignVoteExchange final : public Exchange {
   Ballot cast_ballot(const Part& part) const {
     const at::Tensor gradient = part.slot.load();
     const at::Tensor bits = stream_.narrow(0, part.offset, part.length);
-    if (is_zero(gradient, part.kernels)) {
+    if (is_zero(gradient)) {
       bits.zero_();
       return kAbstains;
     }

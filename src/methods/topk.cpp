@@ -176,11 +176,9 @@ class TopkState final : public GatheredState {
   void decode(std::span<const GatheredRecord> records, float share,
               at::Tensor& result) const override {
     if (!uses_kernels_) return decode_with_aten(records, share, result);
-    std::vector<wire::PositionsReader> sections;
-    for (const GatheredRecord& record : records) sections.push_back(record.positions);
     const std::span<float> sum = floats_of(result);
-    visit_chunks(
-        shape_, sections, [&](const ChunkRange& range) { std::ranges::fill(range.of(sum), 0.0F); },
+    sum_records(
+        shape_, records, sum,
         [&](size_t i, const ChunkRange& range, std::span<const uint32_t> positions, size_t before) {
           add_values(range.of(sum), positions, records[i].values, before, share);
         });

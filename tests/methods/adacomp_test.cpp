@@ -79,15 +79,8 @@ void compare(int workers, const Shapes& shapes, int64_t bin_conv, int64_t bin_de
   Reference reference(workers, shapes, bin_conv, bin_dense, feedback);
   for (int step = 0; step < 10; ++step) {
     const auto gradients = gradients_of_step(workers, step, shapes);
-    const auto results = world.step(gradients);
-    const Tensors expected = reference.step(gradients);
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      EXPECT_TRUE(results[0][i].equal(expected[i])) << "step " << step << ", parameter " << i;
-      for (int worker = 0; worker < workers; ++worker) {
-        EXPECT_TRUE(world.residual(worker, i).equal(reference.error(worker, i)))
-            << "step " << step << ", parameter " << i << ", worker " << worker;
-      }
-    }
+    SCOPED_TRACE("step " + std::to_string(step));
+    expect_equal_step(world, reference, gradients);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
 
 #include <vector>
 
@@ -28,6 +29,21 @@ inline std::vector<Tensors> gradients_of_step(int workers, int step, const Shape
     }
   }
   return gradients;
+}
+
+// One step of a world and of a plain reference of its method: equal results, equal residuals.
+template <class Reference>
+void expect_equal_step(SimulatedWorld& world, Reference& reference,
+                       const std::vector<Tensors>& gradients) {
+  const auto results = world.step(gradients);
+  const Tensors expected = reference.step(gradients);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(results[0][i].equal(expected[i])) << "parameter " << i;
+    for (int worker = 0; worker < static_cast<int>(gradients.size()); ++worker) {
+      EXPECT_TRUE(world.residual(worker, i).equal(reference.error(worker, i)))
+          << "parameter " << i << ", worker " << worker;
+    }
+  }
 }
 
 inline std::vector<Tensors> clone(const std::vector<Tensors>& tensors) {

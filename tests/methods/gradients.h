@@ -30,6 +30,18 @@ inline Gradients random_gradients(int workers, int64_t step, const Shapes& shape
   return gradients;
 }
 
+// In bf16, in fp16 and in another memory format: of the shapes {7}, {130}, {8, 4, 3, 3}.
+inline const Shapes kUnusualShapes = {{7}, {130}, {8, 4, 3, 3}};
+inline Gradients unusual_gradients(int workers) {
+  Gradients gradients = random_gradients(workers, 0, kUnusualShapes);
+  for (auto& worker : gradients) {
+    worker[0] = worker[0].to(at::kBFloat16);
+    worker[1] = worker[1].to(at::kHalf);
+    worker[2] = worker[2].contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  return gradients;
+}
+
 // All equal, both zeros, denormals, huge and tiny: of the shapes {12}, {12}, {70000}.
 inline Gradients special_gradients(int workers) {
   Gradients gradients(workers);

@@ -108,14 +108,8 @@ TEST_P(Half, TakesSpecialValues) {
 }
 
 TEST_P(Half, TakesHalvesAndAnyStrides) {
-  const Shapes shapes = {{7}, {130}, {8, 4, 3, 3}};
-  SimulatedWorld world = make_world(shapes);
-  Gradients gradients = random_gradients(workers(), 0, shapes);
-  for (auto& worker : gradients) {
-    worker[0] = worker[0].to(at::kBFloat16);
-    worker[1] = worker[1].to(at::kHalf);
-    worker[2] = worker[2].contiguous(at::MemoryFormat::ChannelsLast);
-  }
+  SimulatedWorld world = make_world(kUnusualShapes);
+  const Gradients gradients = unusual_gradients(workers());
   const Gradients results = world.step(gradients);
   EXPECT_EQ(results[0][0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(results[0][1].scalar_type(), at::kHalf);

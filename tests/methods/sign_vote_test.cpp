@@ -108,14 +108,8 @@ TEST_P(SignVote, Scales) {
 }
 
 TEST_P(SignVote, TakesHalvesAndAnyStrides) {
-  const Shapes shapes = {{7}, {130}, {8, 4, 3, 3}};
-  SimulatedWorld world("sign", kVote, workers(), shapes);
-  Gradients gradients = random_gradients(workers(), 0, shapes);
-  for (auto& worker : gradients) {
-    worker[0] = worker[0].to(at::kBFloat16);
-    worker[1] = worker[1].to(at::kHalf);
-    worker[2] = worker[2].contiguous(at::MemoryFormat::ChannelsLast);
-  }
+  SimulatedWorld world("sign", kVote, workers(), kUnusualShapes);
+  const Gradients gradients = unusual_gradients(workers());
   const Gradients results = world.step(gradients);
   EXPECT_EQ(results[0][0].scalar_type(), at::kBFloat16);
   expect_majority(results, gradients);

@@ -80,15 +80,8 @@ void compare(int workers, const Shapes& shapes, double density, const std::strin
     for (Tensors& of_worker : gradients) {
       for (at::Tensor& gradient : of_worker) gradient.mul_(magnitude);
     }
-    const auto results = world.step(gradients);
-    const Tensors expected = reference.step(gradients);
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      EXPECT_TRUE(results[0][i].equal(expected[i])) << "step " << step << ", parameter " << i;
-      for (int worker = 0; worker < workers; ++worker) {
-        EXPECT_TRUE(world.residual(worker, i).equal(reference.error(worker, i)))
-            << "step " << step << ", parameter " << i << ", worker " << worker;
-      }
-    }
+    SCOPED_TRACE("step " + std::to_string(step));
+    expect_equal_step(world, reference, gradients);
   }
 }
 

@@ -11,22 +11,8 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _MixedPrecision
+from training import batch, small_net
 from worlds import RaisedError, run_world, run_world_with_errors
-
-
-def small_net() -> nn.Module:
-    torch.manual_seed(7)
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 6 * 6, 64), nn.Linear(64, 10)
-    )
-
-
-def batch(worker: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(1000 * step + worker)
-    return (
-        torch.randn(6, 1, 8, 8, generator=generator),
-        torch.randint(10, (6,), generator=generator),
-    )
 
 
 def train(ddp: nn.Module, worker: int, steps: int) -> list[torch.Tensor]:
