@@ -13,15 +13,16 @@ MAY_INCLUDE = {
     "src/kernels": {"kernels"},
     "src/wire": {"wire"},
     "src/lab": {"lab"},
+    "src/data": {"data"},
     "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
-    "src/cli": {"gradwire", "methods", "lab", "planner", "cli"},
+    "src/cli": {"gradwire", "methods", "lab", "planner", "data", "cli"},
     "examples": {"gradwire"},
     "python": {"gradwire"},
 }
 # The parts that build in seconds because no torch header is in them.
-TORCH_FREE = {"src/kernels", "src/wire", "src/lab", "src/planner"}
+TORCH_FREE = {"src/kernels", "src/wire", "src/lab", "src/planner", "src/data"}
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
 # The one source that sees gloo's headers.
 GLOO_SOURCE = "src/ddp/process_group.cpp"

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <zlib.h>
+
+#include <string>
+#include <vector>
+
+#include "data/byte_source.h"
+
+namespace gradwire::data {
+
+// The content of a gzip file. Stricter than zlib's gzread: what is not gzip, or goes on after the
+// compressed stream, is a DataError too. Offsets in that DataError are those of the packed file;
+// those of ByteSource's own errors are of the content, and the name says so.
+class GzipSource : public ByteSource {
+ public:
+  explicit GzipSource(const std::string& path);
+  ~GzipSource() override;
+  std::size_t read(std::span<std::uint8_t> target) override;
+
+ private:
+  void refill();
+  void unpack();
+  std::size_t packed_offset() const { return packed_end_ - stream_.avail_in; }
+
+  FileSource packed_;
+  std::vector<std::uint8_t> buffer_;
+  std::size_t packed_end_ = 0;  // offset in the packed file of the buffer's end
+  z_stream stream_{};
+  bool ended_ = false;
+};
+
+}  // namespace gradwire::data

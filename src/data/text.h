@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "data/dataset.h"
+
+namespace gradwire::data {
+
+// A file of at least 10 bytes, two of them different. The vocabulary is the sorted set of its
+// bytes; the last tenth of the text, rounded down, is the test part.
+Dataset load_text(const std::string& file);
+
+}  // namespace gradwire::data

@@ -1,0 +1,25 @@
+#include "data/dataset.h"
+
+#include "files.h"
+
+namespace gradwire::data {
+namespace {
+
+TEST(Load, NamesTheFiveFormsOfASpec) {
+  for (const std::string spec :
+       {"", "mnist", "idx", "idx:", "text:", "fashion-mnist:", "fashion-mnist:/data", ":/data"}) {
+    EXPECT_EQ(refusal_of(spec),
+              "\"" + spec +
+                  "\" is no data set; it must be fashion-mnist, idx:DIR, cifar10:DIR, text:FILE or "
+                  "wav:DIR");
+  }
+}
+
+TEST(Load, TellsTheOffsetOfWhatIsWrong) {
+  const DataError error("file", 42, "this", "that");
+  EXPECT_EQ(error.offset(), 42U);
+  EXPECT_STREQ(error.what(), "file, byte 42: expected this, found that");
+}
+
+}  // namespace
+}  // namespace gradwire::data
