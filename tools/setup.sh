@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build make python3 python3-dev python3-venv
           libgloo-dev libhwy-dev libgtest-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
-          dataset-fashion-mnist iproute2)
+          dataset-fashion-mnist espeak-ng sox iproute2)
 if [ "${1:-}" = lint ]; then packages+=(clang-format clang-tidy); fi
 
 missing=()
