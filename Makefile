@@ -20,7 +20,8 @@ ONE_THREAD := OMP_NUM_THREADS=1
 
 .PHONY: demo test build lint asan bench bench-quick chaos soak setup
 demo: build
-	$(PYTHON) demo/run.py --program $(BUILD)/examples/train_fashion_mnist --report report
+	GRADWIRE_PYTHON=.venv/bin/python $(BUILD)/bin/gradwire compare --methods all --workers 4 --epochs 4 \
+	  --train-limit 6000 --test-limit 2500 --report report
 
 test: build
 	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure

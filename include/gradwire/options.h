@@ -61,6 +61,8 @@ struct Options {
   std::vector<std::pair<std::string, OptionMap>> per_parameter = {};
   std::chrono::milliseconds handshake_timeout = std::chrono::minutes(5);
   std::function<at::Tensor()> loss_scale = {};  // see Request
+  // The method's options by name, for programs that get them at run time.
+  OptionMap by_name = {};
 
   GRADWIRE_EXPORT operator Request() const;
 };

@@ -7,4 +7,6 @@ from pathlib import Path
 
 def main() -> None:
     program = Path(__file__).parent / "bin" / "gradwire"
+    # For `compare --report`, which draws with Python.
+    os.environ.setdefault("GRADWIRE_PYTHON", sys.executable)
     os.execv(program, [str(program), *sys.argv[1:]])

@@ -127,7 +127,7 @@ Plan make_plan(const Request& request, const std::vector<Parameter>& parameters)
 
 Options::operator Request() const {
   Request request{.method = method,
-                  .options = {},
+                  .options = by_name,
                   .start_after = start_after,
                   .skip = skip,
                   .per_parameter = per_parameter,

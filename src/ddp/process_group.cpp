@@ -10,6 +10,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "ddp/in_process_group.h"
+
 namespace gradwire {
 namespace {
 
@@ -53,6 +55,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(const c10::intrusive_ptr<
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(c10d::ProcessGroup& group) {
+  if (auto* in_process = dynamic_cast<InProcessGroup*>(&group)) return in_process->further();
   // Numbered by this worker's own count, kept in the store: all workers make them in the same
   // order.
   const auto store = group.getStore();
@@ -61,7 +64,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(c10d::ProcessGroup& gr
       c10::make_intrusive<c10d::PrefixStore>("gradwire/group/" + std::to_string(number), store);
   const auto backend = c10::dynamic_intrusive_pointer_cast<c10d::ProcessGroupGloo>(
       group.getBackend(c10::DeviceType::CPU));
-  TORCH_CHECK(backend != nullptr, "the process group must be one of init_process_group()");
+  TORCH_CHECK(backend != nullptr, "the process group must be one of init_process_group() or make_in_process_groups()");
   return make_gloo_group(own_part, group.getRank(), group.getSize(),
                          {.timeout = backend->getOptions()->timeout});
 }

@@ -44,7 +44,7 @@ HWY_INLINE void prefetch_after(const float* gradient, const float* residual) {
     // By integers, since the address may lie behind the array: never read, only hinted at.
     for (const float* start : {gradient, residual}) {
       const auto address = reinterpret_cast<std::uintptr_t>(start) + byte + kAhead;
-      hwy::Prefetch(reinterpret_cast<const float*>(address));
+      hwy::Prefetch(reinterpret_cast<const float*>(address));  // NOLINT(performance-no-int-to-ptr)
     }
   }
 }

@@ -225,7 +225,8 @@ class AdacompState final : public GatheredState {
     const at::Tensor positions = sent.view(-1).narrow(0, 0, total.numel()).nonzero().view(-1);
     const at::Tensor negative = total.index_select(0, positions).lt(0).to(at::kLong);
     const at::Tensor entries = positions * 2 + negative;
-    const auto scale = static_cast<float>(gmax.sum(at::kDouble).item<double>() / bins);
+    const auto scale =
+        static_cast<float>(gmax.sum(at::kDouble).item<double>() / static_cast<double>(bins));
 
     const at::Tensor on_host = entries.cpu();
     wire::PositionsWriter& section = writer.begin_adacomp(shape_);

@@ -17,7 +17,8 @@ MAY_INCLUDE = {
     "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
-    "src/cli": {"gradwire", "methods", "lab", "planner", "data", "cli"},
+    "src/trainer": {"gradwire", "data", "trainer"},
+    "src/cli": {"gradwire", "methods", "lab", "planner", "data", "trainer", "cli"},
     "examples": {"gradwire"},
     "python": {"gradwire"},
 }

@@ -1,4 +1,4 @@
-"""The example programs and the demo, as a user runs them: real processes on little data."""
+"""The example programs, as a user runs them: real processes on little data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
 PROGRAM = BUILD / "examples/train_fashion_mnist"
 SCRIPT = ROOT / "examples/train_fashion_mnist.py"
-DEMO = ROOT / "demo/run.py"
 DATA = Path("/usr/share/datasets/fashion-mnist")
 
 # Enough to learn something from, in about a second.
@@ -173,42 +172,3 @@ def test_the_script_names_a_broken_file(tmp_path):
     )  # fmt: skip
     assert done.returncode == 1
     assert str(broken) in done.stderr
-
-
-needs_matplotlib = pytest.mark.skipif(
-    importlib.util.find_spec("matplotlib") is None, reason="the demo draws with matplotlib"
-)
-
-
-def run_demo(*args: str | Path) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, DEMO, "--program", PROGRAM, "--workers", "2", *args],
-        env=environment(), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-
-
-@needs_program
-@needs_matplotlib
-def test_the_demo_prints_a_table_and_writes_a_report(tmp_path):
-    done = run_demo(
-        "--methods", "allreduce", "acpsgd", "--epochs", "2", "--train-limit", "256",
-        "--test-limit", "100", "--report", tmp_path / "report",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    table = done.stdout[done.stdout.index("\nmethod") + 1 :].splitlines()[:4]
-    assert len({len(line) for line in table}) == 1  # aligned
-    assert [line.split()[0] for line in table[2:]] == ["allreduce", "acpsgd"]
-    page = (tmp_path / "report/index.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
-    assert not re.search(r'src="(?!data:)', page)
-    for name in ("accuracy_time", "accuracy_bytes", "bytes_per_step"):
-        assert (tmp_path / f"report/{name}.png").read_bytes().startswith(b"\x89PNG")
-
-
-@needs_program
-@needs_matplotlib
-def test_the_demo_shows_why_a_worker_failed(tmp_path):
-    done = run_demo("--methods", "acpsgd:rank=0", "--report", tmp_path / "report")
-    assert done.returncode == 1
-    assert "rank must be an integer >= 1" in done.stderr
-    assert not (tmp_path / "report").exists()

@@ -1,0 +1,226 @@
+"""Make a page with pictures of what ``gradwire compare`` has measured.
+
+    python report.py RESULTS.json FOLDER
+
+Run by the command itself for ``--report``; needs matplotlib and nothing of gradwire.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # no display needed
+import matplotlib.pyplot as plt
+
+# Told apart by people with any kind of colour vision (Okabe and Ito), and by shape.
+COLOURS = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"]
+MARKERS = "osD^vPX*"
+# The parts of a step, in the order of time. What the hook does lies within backward.
+PARTS = {
+    "load": "wait for data",
+    "forward": "forward",
+    "compute": "backward",
+    "encode": "encode",
+    "wait": "wait for the network",
+    "decode": "decode",
+    "optimizer": "optimizer",
+}
+
+Result = dict[str, Any]  # of one method, as `gradwire train --json` writes it
+
+COLUMNS = (
+    "method",
+    "test accuracy",
+    "test loss",
+    "s / step",
+    "bytes / step / worker",
+    "compression rate",
+    "wire ratio",
+)
+
+
+def bytes_per_step(result: Result) -> float:
+    return result["wire"]["sent_bytes"] / max(1, result["wire"]["steps"])
+
+
+def rows(results: list[Result]) -> Iterable[tuple[str, ...]]:
+    for result in results:
+        yield (
+            result["name"],
+            f"{100 * result['epochs'][-1]['test_accuracy']:.2f} %",
+            f"{result['epochs'][-1]['test_loss']:.4f}",
+            f"{result['seconds_per_step']:.4f}",
+            f"{bytes_per_step(result):,.0f}",
+            f"{result['wire']['code_ratio']:.1f}x",
+            f"{result['wire']['wire_ratio']:.1f}x",
+        )
+
+
+def curves(
+    results: list[Result],
+    file: Path,
+    labels: tuple[str, str],
+    scales: tuple[str, str],
+    points: Callable[[Result], tuple[list[float], list[float]]],
+) -> None:
+    figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    for index, result in enumerate(results):
+        axes.plot(
+            *points(result),
+            color=COLOURS[index % len(COLOURS)],
+            marker=MARKERS[index % len(MARKERS)],
+            label=result["name"],
+        )
+    axes.set(xlabel=labels[0], ylabel=labels[1], xscale=scales[0], yscale=scales[1])
+    for axis, scale in ((axes.xaxis, scales[0]), (axes.yaxis, scales[1])):
+        if scale == "log":
+            axis.set_major_formatter("{x:g}")  # 100, not 10 to the power of 2
+    if scales[0] == "linear":
+        axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+    # Beside the axes, where no curve can run behind it.
+    figure.legend(loc="outside right upper", frameon=False)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
+
+
+def accuracies(result: Result) -> list[float]:
+    return [100 * epoch["test_accuracy"] for epoch in result["epochs"]]
+
+
+def accuracy_over_time(result: Result) -> tuple[list[float], list[float]]:
+    total, so_far = 0.0, []
+    for epoch in result["epochs"]:
+        total += epoch["seconds"]
+        so_far.append(total)
+    return so_far, accuracies(result)
+
+
+def accuracy_over_bytes(result: Result) -> tuple[list[float], list[float]]:
+    return [epoch["sent_bytes"] / 1e6 for epoch in result["epochs"]], accuracies(result)
+
+
+def rate_over_epochs(kind: str) -> Callable[[Result], tuple[list[float], list[float]]]:
+    def points(result: Result) -> tuple[list[float], list[float]]:
+        epochs = result["epochs"]
+        return [e["epoch"] for e in epochs], [e["code_ratio_by_kind"][kind] for e in epochs]
+
+    return points
+
+
+def milliseconds_by_part(result: Result) -> dict[str, float]:
+    """Mean over all steps; backward without what the hook does in it."""
+    sums = dict.fromkeys(PARTS, 0.0)
+    for epoch in result["epochs"]:
+        parts = epoch["seconds_by_part"]
+        hook = parts["encode"] + parts["wait"] + parts["decode"]
+        sums["compute"] += max(0.0, parts["backward"] - hook)
+        for part in sums:
+            sums[part] += parts.get(part, 0.0)
+    steps = max(1, result["steps"])
+    return {part: 1000 * seconds / steps for part, seconds in sums.items()}
+
+
+def breakdown(results: list[Result], file: Path) -> None:
+    figure, axes = plt.subplots(figsize=(7.5, 1.6 + 0.5 * len(results)), layout="constrained")
+    names = [result["name"] for result in results]
+    lefts = [0.0] * len(results)
+    for index, (part, label) in enumerate(PARTS.items()):
+        widths = [milliseconds_by_part(result)[part] for result in results]
+        axes.barh(names, widths, left=lefts, label=label, color=COLOURS[(index + 5) % len(COLOURS)])
+        lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+    axes.set_xlabel("milliseconds per step")
+    axes.invert_yaxis()  # first method on top, as in the table
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside right upper", frameon=False)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
+
+
+def pictures(results: list[Result], folder: Path) -> Iterable[tuple[str, Path]]:
+    accuracy = "test accuracy (%)"
+    file = folder / "accuracy_time.png"
+    curves(results, file, ("training time (s)", accuracy), ("linear", "linear"), accuracy_over_time)
+    yield "Accuracy over time", file
+    file = folder / "accuracy_bytes.png"
+    label = "sent by one worker so far (MB, logarithmic)"
+    curves(results, file, (label, accuracy), ("log", "linear"), accuracy_over_bytes)
+    yield "Accuracy over bytes sent", file
+    for kind, layers in (("conv", "convolutions"), ("dense", "dense and recurrent layers")):
+        if any(rate_over_epochs(kind)(result)[1][-1] != 1.0 for result in results):
+            file = folder / f"rate_{kind}.png"
+            labels = ("epoch", "compression rate (logarithmic)")
+            curves(results, file, labels, ("linear", "log"), rate_over_epochs(kind))
+            yield f"Compression rate of {layers}", file
+    file = folder / "step_time.png"
+    breakdown(results, file)
+    yield "Where a step's time goes", file
+
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>gradwire: {title}</title><style>
+body {{ font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }}
+table {{ border-collapse: collapse; }}
+th, td {{ padding: 0.35em 0.9em; text-align: right; border-bottom: 1px solid #ccc; }}
+th:first-child, td:first-child {{ text-align: left; }}
+img {{ max-width: 100%; }}
+</style></head><body>
+<h1>{title} with compressed gradients</h1>
+<p>{setting}</p>
+{table}
+<p>The compression rate compares a worker's gradient with what it was encoded into; the wire ratio
+compares what plain all-reduce sends with what the method sends. Times exclude the evaluation. Where
+all workers share one machine, they show the cost of computing and none of a slow network.</p>
+{pictures}
+</body></html>
+"""
+
+
+def html_table(results: list[Result]) -> str:
+    def line(tag: str, cells: tuple[str, ...]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+    body = "\n".join(line("td", row) for row in rows(results))
+    return f"<table>\n{line('th', COLUMNS)}\n{body}\n</table>"
+
+
+def write_report(results: list[Result], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = "\n".join(
+        f'<h2>{title}</h2>\n<img alt="{title}" src="data:image/png;base64,'
+        f'{base64.b64encode(file.read_bytes()).decode()}">'
+        for title, file in pictures(results, folder)
+    )
+    first = results[0]
+    setting = (
+        f"{first['model']} on {first['data']}, {first['workers']} workers, "
+        f"{len(first['epochs'])} epochs, {first['steps']} steps of {first['batch']} samples per "
+        f"worker, {first['optimizer']} with learning rate {first['lr']}, seed {first['seed']}."
+    )
+    page = PAGE.format(
+        title=html.escape(first["data"]),
+        setting=html.escape(setting),
+        table=html_table(results),
+        pictures=shown,
+    )
+    (folder / "index.html").write_text(page, encoding="utf-8")
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    results = json.loads(Path(sys.argv[1]).read_text())["results"]
+    write_report(results, Path(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

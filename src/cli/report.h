@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace gradwire {
+
+// Has the script report.py, which is installed with this command, make a page with pictures of the
+// results in this JSON file. Returns the page's path.
+std::string write_report(const std::string& results_file, const std::string& folder);
+
+}  // namespace gradwire

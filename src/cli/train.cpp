@@ -1,0 +1,48 @@
+#include "cli/train.h"
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/training_world.h"
+#include "trainer/method_argument.h"
+#include "trainer/training.h"
+
+namespace gradwire {
+namespace {
+
+using nlohmann::json;
+
+struct TrainOptions {
+  TrainingWorld world;
+  std::string method = "acpsgd";
+};
+
+void train(const TrainOptions& options) {
+  const Request method = trainer::parse_method(options.method);
+  const TrainingWorld& world = options.world;
+  world.run([&](const auto& group, const data::Dataset& dataset, const auto& make_model) {
+    const json result =
+        trainer::train(world.settings, method, options.method, dataset, make_model(), group);
+    if (group->getRank() != 0 || world.json_file.empty()) return;
+    std::ofstream file(world.json_file);
+    file << result.dump(2) << std::endl;
+    if (!file) throw std::runtime_error(world.json_file + ": cannot be written");
+  });
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand(
+      "train",
+      "Trains a model on local workers, or as a worker of the world that torchrun, mpirun or srun\n"
+      "has made, with compressed gradients.\n\n"
+      "  gradwire train --data fashion-mnist --model cnn --method acpsgd:rank=4 --workers 4");
+  command->add_option("--method", options->method, "NAME[:key=value,...]")->capture_default_str();
+  options->world.add_options(*command);
+  command->callback([options] { train(*options); });
+}
+
+}  // namespace gradwire

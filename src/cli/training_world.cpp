@@ -1,0 +1,136 @@
+#include "cli/training_world.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "gradwire/process_group.h"
+#include "lab/host.h"
+#include "lab/lab.h"
+#include "trainer/learners.h"
+#include "trainer/local_workers.h"
+#include "trainer/stop.h"
+#include "trainer/training.h"
+
+namespace gradwire {
+namespace {
+
+constexpr int kInterruptedStatus = 130;
+
+// This command as it was given.
+std::vector<std::string> own_command() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+// Without `--link RATE` or `--link=RATE`.
+std::vector<std::string> without_link(std::vector<std::string> arguments) {
+  for (size_t i = 0; i < arguments.size();) {
+    const auto at = arguments.begin() + static_cast<int64_t>(i);
+    if (arguments[i] == "--link") {
+      arguments.erase(at, at + 2);
+    } else if (arguments[i].starts_with("--link=")) {
+      arguments.erase(at);
+    } else {
+      ++i;
+    }
+  }
+  return arguments;
+}
+
+}  // namespace
+
+void TrainingWorld::add_options(CLI::App& command) {
+  const auto add_count = [&](const char* name, auto& target, const char* help) {
+    return command.add_option(name, target, help)->check(CLI::Range(1, 1'000'000));
+  };
+  command.option_defaults()->always_capture_default();
+  command.add_option("--data", settings.data,
+                     "fashion-mnist, idx:DIR, cifar10:DIR, text:FILE or wav:DIR");
+  std::string models;
+  for (const std::string& name : trainer::model_names())
+    models += (models.empty() ? "" : ", ") + name;
+  command.add_option("--model", settings.model, models);
+  add_count("--workers", workers, "local worker processes (a launcher's world comes first)");
+  command
+      .add_option("--learners", learners,
+                  "so many learners as threads of one process, instead of workers")
+      ->check(CLI::Range(0, 1024));
+  add_count("--epochs", settings.epochs, "passes through the training samples");
+  add_count("--batch", settings.batch, "samples per worker and step");
+  command.add_option("--optimizer", settings.optimizer, "sgd or adam")
+      ->check(CLI::IsMember({"sgd", "adam"}));
+  command.add_option("--lr", settings.lr, "learning rate")->check(CLI::Range(0.0, 1000.0));
+  command.add_option("--momentum", settings.momentum, "of SGD")->check(CLI::Range(0.0, 1.0));
+  command
+      .add_option("--warmup", settings.warmup_epochs,
+                  "epochs in which the learning rate rises linearly")
+      ->check(CLI::Range(0.0, 1000.0));
+  command
+      .add_option("--decay-at", settings.decay_at,
+                  "epochs after which the learning rate is multiplied by --decay, e.g. 30,60")
+      ->delimiter(',');
+  command.add_option("--decay", settings.decay, "see --decay-at")->check(CLI::Range(0.0, 1.0));
+  command.add_option("--seed", settings.seed, "of the first weights and of the shuffling");
+  add_count("--train-limit", settings.train_limit, "use at most so many training samples");
+  add_count("--test-limit", settings.test_limit, "use at most so many test samples");
+  add_count("--threads", threads, "of computation, per worker");
+  command.add_option("--checkpoint", settings.checkpoint,
+                     "folder to save to after every epoch and on Ctrl-C");
+  command.add_flag("--resume", settings.resume, "go on from the last checkpoint there");
+  command.add_option("--link", link,
+                     "emulate links of this rate between the workers (see `gradwire lab`)");
+  command.add_option("--json", json_file, "write the results here");
+}
+
+void TrainingWorld::run_in_lab() const {
+  lab::Settings emulated;
+  emulated.hosts = workers;
+  emulated.threads = threads;
+  emulated.link.bits_per_second = lab::parse_rate(link);
+  emulated.command = without_link(own_command());
+  emulated.command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
+  const lab::Result result = lab::run(emulated);
+  if (result.status != 0) throw CLI::RuntimeError(result.status);
+}
+
+void TrainingWorld::run(const Body& body) const {
+  const bool as_threads = learners > 0;
+  if (settings.resume && settings.checkpoint.empty()) {
+    throw std::invalid_argument("--resume needs --checkpoint DIR");
+  }
+  if (!as_threads && !trainer::launched()) {
+    data::load(settings.data);  // a mistake in it is said once, by this process
+    if (!link.empty()) return run_in_lab();
+    const int status = trainer::run_local_workers(workers, threads, own_command());
+    if (status != 0) throw CLI::RuntimeError(status);
+    return;
+  }
+  const data::Dataset dataset = data::load(settings.data);
+  // The random numbers belong to the process.
+  std::mutex mutex;
+  const auto make_model = [&] {
+    const std::lock_guard lock(mutex);
+    torch::manual_seed(settings.seed);
+    return trainer::make_model(settings.model, dataset);
+  };
+  trainer::catch_signals();
+  at::set_num_threads(threads);
+  try {
+    if (as_threads) {
+      trainer::run_learners(
+          learners, [&](int /*learner*/, const auto& group) { body(group, dataset, make_model); });
+    } else {
+      body(init_process_group(), dataset, make_model);
+    }
+  } catch (const trainer::Interrupted&) {
+    std::cerr << "interrupted" << (settings.checkpoint.empty() ? "" : "; go on with --resume")
+              << std::endl;
+    throw CLI::RuntimeError(kInterruptedStatus);
+  }
+}
+
+}  // namespace gradwire

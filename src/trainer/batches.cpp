@@ -1,0 +1,80 @@
+#include "trainer/batches.h"
+
+namespace gradwire::trainer {
+namespace {
+
+constexpr int64_t kStretch = 50;  // characters of a sample
+
+// No copy: the data set outlives it.
+template <typename Element>
+torch::Tensor view_of(const std::vector<Element>& elements, std::vector<int64_t> shape,
+                      torch::ScalarType type) {
+  return torch::from_blob(const_cast<Element*>(elements.data()), shape, type);
+}
+
+torch::Tensor per_channel(const std::vector<float>& values) {
+  return torch::tensor(values).view({1, -1, 1, 1});
+}
+
+}  // namespace
+
+Samples::Samples(const data::Dataset& dataset, const data::Part& part, int64_t limit)
+    : kind_(dataset.kind) {
+  const auto samples = static_cast<int64_t>(part.samples);
+  std::vector<int64_t> shape = {samples};
+  shape.insert(shape.end(), dataset.sample_shape.begin(), dataset.sample_shape.end());
+  switch (kind_) {
+    case data::Kind::images:
+      inputs_ = view_of(part.bytes, shape, torch::kUInt8);
+      mean_ = per_channel(dataset.mean);
+      deviation_ = per_channel(dataset.deviation);
+      break;
+    case data::Kind::frames:
+      inputs_ = view_of(part.features, shape, torch::kFloat);
+      break;
+    case data::Kind::characters:
+      // Each with the character after it, which is the last target.
+      inputs_ = view_of(part.bytes, {samples}, torch::kUInt8).unfold(0, kStretch + 1, kStretch);
+      break;
+  }
+  if (kind_ != data::Kind::characters) labels_ = view_of(part.labels, {samples}, torch::kUInt8);
+  if (limit > 0 && limit < inputs_.size(0)) inputs_ = inputs_.narrow(0, 0, limit);
+}
+
+Batch Samples::gather(const torch::Tensor& indices) const {
+  const torch::Tensor chosen = inputs_.index_select(0, indices);
+  if (kind_ == data::Kind::characters) {
+    const torch::Tensor text = chosen.to(torch::kLong);
+    return {text.narrow(1, 0, kStretch), text.narrow(1, 1, kStretch).reshape(-1)};
+  }
+  const torch::Tensor target = labels_.index_select(0, indices).to(torch::kLong);
+  if (kind_ == data::Kind::frames) return {chosen, target};
+  return {chosen.to(torch::kFloat).div_(255).sub_(mean_).div_(deviation_), target};
+}
+
+EpochBatches::EpochBatches(const Samples& samples, int64_t batch, int worker, int workers,
+                           uint64_t seed, int64_t first_step)
+    : samples_(samples),
+      batch_(batch),
+      worker_(worker),
+      workers_(workers),
+      order_(torch::randperm(samples.count(), torch::make_generator<torch::CPUGeneratorImpl>(seed),
+                             torch::TensorOptions(torch::kLong))),
+      step_(first_step) {
+  if (step_ < steps(samples_, batch_, workers_)) prepare();
+}
+
+void EpochBatches::prepare() {
+  const int64_t first = (step_ * workers_ + worker_) * batch_;
+  prepared_ = std::async(std::launch::async, [this, indices = order_.narrow(0, first, batch_)] {
+    return samples_.gather(indices);
+  });
+}
+
+Batch EpochBatches::next() {
+  Batch batch = prepared_.get();
+  if (++step_ < steps(samples_, batch_, workers_)) prepare();
+  return batch;
+}
+
+}  // namespace gradwire::trainer

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <future>
+
+#include "data/dataset.h"
+
+namespace gradwire::trainer {
+
+struct Batch {
+  torch::Tensor input;
+  torch::Tensor target;  // flat: one class per prediction
+};
+
+// A part of a data set as tensors. A sample is an image, a frame of speech with its neighbours, or
+// a stretch of text.
+class Samples {
+ public:
+  // At most `limit` of them; 0: all. The data set must outlive this.
+  Samples(const data::Dataset& dataset, const data::Part& part, int64_t limit);
+
+  int64_t count() const { return inputs_.size(0); }
+  Batch gather(const torch::Tensor& indices) const;
+
+ private:
+  data::Kind kind_;
+  torch::Tensor inputs_;
+  torch::Tensor labels_;
+  torch::Tensor mean_, deviation_;
+};
+
+// One epoch as one worker sees it. All workers shuffle alike, and each takes its own part of every
+// global batch. The next batch is made on another thread while this one is used.
+class EpochBatches {
+ public:
+  EpochBatches(const Samples& samples, int64_t batch, int worker, int workers, uint64_t seed,
+               int64_t first_step);
+  ~EpochBatches() { wait(); }
+  EpochBatches(const EpochBatches&) = delete;
+  EpochBatches& operator=(const EpochBatches&) = delete;
+
+  static int64_t steps(const Samples& samples, int64_t batch, int workers) {
+    return samples.count() / (batch * workers);
+  }
+  // As often as there are steps left.
+  Batch next();
+
+ private:
+  void prepare();
+  void wait() {
+    if (prepared_.valid()) prepared_.wait();
+  }
+
+  const Samples& samples_;
+  int64_t batch_;
+  int worker_;
+  int workers_;
+  torch::Tensor order_;
+  int64_t step_;
+  std::future<Batch> prepared_;
+};
+
+}  // namespace gradwire::trainer

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <functional>
+
+namespace gradwire::trainer {
+
+// Runs the function once for each of several learners, as threads of this process. The first error
+// is thrown when all have ended.
+void run_learners(
+    int learners,
+    const std::function<void(int, const c10::intrusive_ptr<c10d::ProcessGroup>&)>& function);
+
+}  // namespace gradwire::trainer

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace gradwire::trainer {
+
+// Gives one row of scores for every prediction: a sample's class, or at every place of a sequence
+// the character that follows.
+struct Model : torch::nn::Module {
+  virtual torch::Tensor forward(const torch::Tensor& input) = 0;
+};
+
+std::vector<std::string> model_names();
+
+// With torch's random numbers. Throws std::invalid_argument if there is no such model, or it is not
+// for data of this kind.
+std::shared_ptr<Model> make_model(const std::string& name, const data::Dataset& dataset);
+
+// resnet18.cpp
+std::shared_ptr<Model> make_resnet18(int64_t channels, int64_t classes);
+
+}  // namespace gradwire::trainer

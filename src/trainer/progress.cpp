@@ -1,0 +1,87 @@
+#include "trainer/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace gradwire::trainer {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenUpdates(200);
+constexpr int64_t kBarWidth = 24;
+
+std::string bar(int64_t step, int64_t steps) {
+  const auto filled = static_cast<size_t>(kBarWidth * step / std::max<int64_t>(steps, 1));
+  return std::string(filled, '#') + std::string(static_cast<size_t>(kBarWidth) - filled, '.');
+}
+
+std::string duration(double seconds) {
+  char text[32];
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole >= 3600) {
+    std::snprintf(text, sizeof text, "%ld:%02ld h", whole / 3600, whole / 60 % 60);
+  } else if (whole >= 60) {
+    std::snprintf(text, sizeof text, "%ld:%02ld min", whole / 60, whole % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%ld s", whole);
+  }
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(std::string title, int64_t epochs, bool silent)
+    : title_(std::move(title)), epochs_(epochs), silent_(silent), terminal_(isatty(1) == 1) {}
+
+bool Progress::due() const {
+  return !silent_ && terminal_ && Clock::now() - last_ >= kBetweenUpdates;
+}
+
+void Progress::step(int64_t epoch, int64_t step, int64_t steps, double loss, int64_t sent_bytes) {
+  const auto now = Clock::now();
+  last_ = now;
+  const int64_t done = (epoch - 1) * steps + step;
+  if (first_ < 0) {
+    first_ = done;
+    begin_ = now;
+    sent_at_begin_ = sent_bytes;
+    return;
+  }
+  const double elapsed = std::chrono::duration<double>(now - begin_).count();
+  const double rate = static_cast<double>(done - first_) / elapsed;
+  const double left = static_cast<double>(epochs_ * steps - done) / rate;
+  std::printf("\r\033[K%s  epoch %ld/%ld [%s] loss %.4f  %.1f steps/s  %.2f MB/s sent  ETA %s",
+              title_.c_str(), static_cast<long>(epoch), static_cast<long>(epochs_),
+              bar(step, steps).c_str(), loss, rate,
+              static_cast<double>(sent_bytes - sent_at_begin_) / elapsed / 1e6,
+              duration(left).c_str());
+  std::fflush(stdout);
+  shown_ = true;
+}
+
+void Progress::epoch(int64_t epoch, double train_loss, double test_loss, double test_accuracy,
+                     double seconds, double compression) {
+  if (silent_) return;
+  clear();
+  std::printf(
+      "%s  epoch %ld/%ld  loss %.4f  test loss %.4f  test accuracy %.2f %%  %.1f s  compression "
+      "%.1fx\n",
+      title_.c_str(), static_cast<long>(epoch), static_cast<long>(epochs_), train_loss, test_loss,
+      100 * test_accuracy, seconds, compression);
+  std::fflush(stdout);  // whoever watches through a pipe wants to see it now
+}
+
+void Progress::say(const std::string& line) {
+  if (silent_) return;
+  clear();
+  std::printf("%s  %s\n", title_.c_str(), line.c_str());
+  std::fflush(stdout);
+}
+
+void Progress::clear() {
+  if (shown_) std::printf("\r\033[K");
+  shown_ = false;
+}
+
+}  // namespace gradwire::trainer

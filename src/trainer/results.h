@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "gradwire/options.h"
+#include "gradwire/stats.h"
+#include "trainer/settings.h"
+
+namespace gradwire::trainer {
+
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+struct StepFigures {
+  double loss = 0;
+  double load = 0, forward = 0, backward = 0, optimizer = 0;  // seconds
+};
+
+struct EpochFigures {
+  double train_loss = 0;
+  double seconds = 0;  // of its steps
+  double code_ratio = 0;
+};
+
+nlohmann::json to_json(const Stats& stats);
+
+// What a training has measured: collected step by step, kept over a resume, and given out as JSON.
+class Results {
+ public:
+  Results(const Request& method, const Settings& settings, int workers);
+
+  void add_step(const StepFigures& step);
+  void note_early(const Stats& stats);
+  EpochFigures end_epoch(int64_t epoch, double train_loss, const Evaluation& test,
+                         const Stats& stats);
+
+  double last_loss() const { return last_loss_; }
+  double epoch_loss() const;  // mean of the steps of this epoch so far
+
+  nlohmann::json saved() const;
+  void restore(const nlohmann::json& saved);
+  nlohmann::json finished(const Stats& stats) const;
+
+ private:
+  struct Counts {  // at the end of the last epoch
+    std::array<KindStats, 3> by_kind = {};
+    int64_t sent_bytes = 0;
+    double encode = 0, decode = 0, wait = 0;
+  };
+  void note_seconds(const StepFigures& step);
+
+  nlohmann::json head_;  // method, options, workers
+  nlohmann::json epochs_ = nlohmann::json::array();
+  nlohmann::json early_;
+  std::vector<double> step_seconds_;
+  // Of this epoch so far.
+  double loss_sum_ = 0;
+  int64_t steps_ = 0;
+  StepFigures part_seconds_;
+  double last_loss_ = 0;
+  Counts before_;
+};
+
+}  // namespace gradwire::trainer

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gradwire::trainer {
+
+// Everything that decides what a training computes, but for the method.
+struct Settings {
+  std::string data = "fashion-mnist";
+  std::string model = "cnn";
+  int64_t epochs = 5;
+  int64_t batch = 16;  // per worker
+  std::string optimizer = "sgd";
+  double lr = 0.03;
+  double momentum = 0.9;          // of SGD
+  double warmup_epochs = 0;       // in which the learning rate rises linearly to lr
+  std::vector<int64_t> decay_at;  // epochs after which it is multiplied by decay
+  double decay = 0.1;
+  uint64_t seed = 1;
+  int64_t train_limit = 0;  // samples; 0: all
+  int64_t test_limit = 0;
+  std::string checkpoint;  // folder; none if empty
+  bool resume = false;
+};
+
+}  // namespace gradwire::trainer

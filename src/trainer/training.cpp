@@ -1,0 +1,207 @@
+#include "trainer/training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "gradwire/distributed_data_parallel.h"
+#include "trainer/batches.h"
+#include "trainer/checkpoint.h"
+#include "trainer/progress.h"
+#include "trainer/results.h"
+#include "trainer/stop.h"
+
+namespace gradwire::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr int64_t kEarlySteps = 50;
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings, Model& model) {
+  if (settings.optimizer == "adam") {
+    return std::make_unique<torch::optim::Adam>(model.parameters(),
+                                                torch::optim::AdamOptions(settings.lr));
+  }
+  return std::make_unique<torch::optim::SGD>(
+      model.parameters(), torch::optim::SGDOptions(settings.lr).momentum(settings.momentum));
+}
+
+// Linear warm-up, then steps down.
+double learning_rate(const Settings& settings, double epochs_done) {
+  double rate = settings.lr;
+  if (epochs_done < settings.warmup_epochs) rate *= epochs_done / settings.warmup_epochs;
+  for (const int64_t epoch : settings.decay_at) {
+    if (epochs_done >= static_cast<double>(epoch)) rate *= settings.decay;
+  }
+  return rate;
+}
+
+class Training {
+ public:
+  Training(const Settings& settings, const Request& method, const std::string& title,
+           const data::Dataset& dataset, const std::shared_ptr<Model>& model,
+           const c10::intrusive_ptr<c10d::ProcessGroup>& group)
+      : settings_(settings),
+        group_(group),
+        training_(dataset, dataset.train, settings.train_limit),
+        test_(dataset, dataset.test, settings.test_limit),
+        model_(model),
+        ddp_(model, group, {.method = method.method, .by_name = method.options}),
+        optimizer_(make_optimizer(settings, *model)),
+        progress_(title, settings.epochs, group->getRank() != 0),
+        results_(method, settings, group->getSize()),
+        stop_(*group),
+        steps_per_epoch_(EpochBatches::steps(training_, settings.batch, group->getSize())) {
+    if (steps_per_epoch_ == 0) {
+      throw std::invalid_argument("there are fewer training samples (" +
+                                  std::to_string(training_.count()) +
+                                  ") than one step of all workers takes (" +
+                                  std::to_string(settings.batch * group->getSize()) + ")");
+    }
+    if (!settings_.checkpoint.empty()) folder_.emplace(settings_.checkpoint, group_->getRank());
+  }
+
+  json run() {
+    if (settings_.resume) resume();
+    while (step_ < settings_.epochs * steps_per_epoch_) {
+      train_epoch(step_ / steps_per_epoch_ + 1);
+      save();
+    }
+    return results_.finished(ddp_.stats());
+  }
+
+ private:
+  void train_epoch(int64_t epoch) {
+    const int64_t first = step_ % steps_per_epoch_;
+    EpochBatches batches(training_, settings_.batch, group_->getRank(), group_->getSize(),
+                         settings_.seed * 1000003 + static_cast<uint64_t>(epoch), first);
+    for (int64_t step = first; step < steps_per_epoch_; ++step) {
+      if (stop_.stops_before(step_)) {
+        save();
+        throw Interrupted();
+      }
+      take_step(batches);
+      if (progress_.due()) {
+        progress_.step(epoch, step + 1, steps_per_epoch_, results_.last_loss(),
+                       ddp_.stats().sent_bytes);
+      }
+    }
+    const Evaluation test = evaluate();
+    const EpochFigures figures =
+        results_.end_epoch(epoch, mean_over_workers(results_.epoch_loss()), test, ddp_.stats());
+    progress_.epoch(epoch, figures.train_loss, test.loss, test.accuracy, figures.seconds,
+                    figures.code_ratio);
+  }
+
+  void take_step(EpochBatches& batches) {
+    const auto begin = Clock::now();
+    const Batch batch = batches.next();
+    const auto loaded = Clock::now();
+    const double rate = learning_rate(
+        settings_, static_cast<double>(step_) / static_cast<double>(steps_per_epoch_));
+    for (auto& group : optimizer_->param_groups()) group.options().set_lr(rate);
+    optimizer_->zero_grad();
+    const torch::Tensor loss =
+        torch::nn::functional::cross_entropy(ddp_.forward(batch.input), batch.target);
+    const auto forward = Clock::now();
+    loss.backward();  // compresses, sends, receives
+    const auto backward = Clock::now();
+    optimizer_->step();
+    const auto end = Clock::now();
+    ++step_;
+    results_.add_step({.loss = loss.item<double>(),
+                       .load = seconds(begin, loaded),
+                       .forward = seconds(loaded, forward),
+                       .backward = seconds(forward, backward),
+                       .optimizer = seconds(backward, end)});
+    if (step_ == kEarlySteps) results_.note_early(ddp_.stats());
+  }
+
+  static double seconds(Clock::time_point begin, Clock::time_point end) {
+    return std::chrono::duration<double>(end - begin).count();
+  }
+
+  // Every worker takes its part of the test samples.
+  Evaluation evaluate() {
+    const torch::NoGradGuard no_grad;
+    // Those of worker 0 count, as in DDP.
+    for (torch::Tensor& buffer : model_->buffers()) broadcast(buffer);
+    model_->eval();
+    constexpr int64_t kBatch = 100;
+    double loss = 0;
+    int64_t correct = 0, predictions = 0;
+    for (int64_t first = kBatch * group_->getRank(); first < test_.count();
+         first += kBatch * group_->getSize()) {
+      const Batch batch =
+          test_.gather(torch::arange(first, std::min(first + kBatch, test_.count())));
+      const torch::Tensor scores = model_->forward(batch.input);
+      loss += torch::nn::functional::cross_entropy(
+                  scores, batch.target,
+                  torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum))
+                  .item<double>();
+      correct += scores.argmax(1).eq(batch.target).sum().item<int64_t>();
+      predictions += batch.target.numel();
+    }
+    model_->train();
+    std::vector<at::Tensor> sums = {torch::tensor(
+        {loss, static_cast<double>(correct), static_cast<double>(predictions)}, torch::kDouble)};
+    group_->allreduce(sums)->wait();
+    const auto* sum = sums[0].const_data_ptr<double>();
+    return {.loss = sum[0] / sum[2], .accuracy = sum[1] / sum[2]};
+  }
+
+  void broadcast(torch::Tensor& tensor) {
+    std::vector<at::Tensor> tensors = {tensor};
+    group_->broadcast(tensors)->wait();
+  }
+
+  double mean_over_workers(double value) {
+    std::vector<at::Tensor> sum = {torch::tensor({value}, torch::kDouble)};
+    group_->allreduce(sum)->wait();
+    return sum[0].item<double>() / group_->getSize();
+  }
+
+  void save() {
+    if (!folder_) return;
+    folder_->save({.step = step_, .progress = results_.saved(), .gradwire = ddp_.state()}, *model_,
+                  *optimizer_);
+  }
+
+  void resume() {
+    if (!folder_) throw std::invalid_argument("--resume needs --checkpoint DIR");
+    const std::optional<int64_t> step = folder_->last_common_step(*group_);
+    if (!step) return progress_.say("there is no checkpoint yet; starting anew");
+    const Checkpoint checkpoint = folder_->load(*step, *model_, *optimizer_);
+    results_.restore(checkpoint.progress);
+    ddp_.load_state(checkpoint.gradwire);
+    step_ = checkpoint.step;
+    progress_.say("resumed after step " + std::to_string(step_));
+  }
+
+  const Settings& settings_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  Samples training_;
+  Samples test_;
+  std::shared_ptr<Model> model_;
+  DistributedDataParallel<std::shared_ptr<Model>> ddp_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  Progress progress_;
+  Results results_;
+  StopAgreement stop_;
+  std::optional<CheckpointFolder> folder_;
+  int64_t steps_per_epoch_;
+  int64_t step_ = 0;  // steps done
+};
+
+}  // namespace
+
+json train(const Settings& settings, const Request& method, const std::string& title,
+           const data::Dataset& dataset, const std::shared_ptr<Model>& model,
+           const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  return Training(settings, method, title, dataset, model, group).run();
+}
+
+}  // namespace gradwire::trainer

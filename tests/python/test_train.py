@@ -1,0 +1,306 @@
+"""`gradwire train` and `gradwire compare`: real processes, and threads, on data the test makes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
+COMMAND = BUILD / "bin/gradwire"
+TRAIN_KEYS = {
+    "method", "options", "workers", "steps", "epochs", "wire", "early_code_ratio_by_kind",
+    "seconds_per_step",
+}  # fmt: skip
+EPOCH_KEYS = {"epoch", "train_loss", "test_loss", "test_accuracy", "seconds"}
+STATS_KEYS = {
+    "method", "steps", "payload_bytes", "gradient_bytes", "code_ratio", "code_ratio_by_kind",
+    "sent_bytes", "dense_bytes", "wire_ratio", "encode_seconds", "decode_seconds", "wait_seconds",
+    "residual_norm", "plan",
+}  # fmt: skip
+
+pytestmark = pytest.mark.skipif(
+    "GRADWIRE_BUILD" not in os.environ and not COMMAND.exists(),
+    reason=f"GRADWIRE_BUILD is unset and {COMMAND} is not built",
+)
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"GRADWIRE_PYTHON": sys.executable, "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def gradwire(*arguments: object, timeout: float = 180) -> subprocess.CompletedProcess:
+    command = [str(COMMAND), *map(str, arguments)]
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=timeout
+    )
+
+
+def train(tmp_path: Path, *arguments: object) -> dict:
+    file = tmp_path / "result.json"
+    done = gradwire("train", *arguments, "--json", file)
+    assert done.returncode == 0, done.stderr
+    return json.loads(file.read_text())
+
+
+def write_idx(path: Path, values: numpy.ndarray) -> None:
+    header = struct.pack(">I", 0x0800 + values.ndim) + struct.pack(
+        f">{values.ndim}I", *values.shape
+    )
+    path.write_bytes(header + values.astype(numpy.uint8).tobytes())
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> str:
+    """Ten patterns in noise: learnt within an epoch or two."""
+    folder = tmp_path_factory.mktemp("images")
+    generator = numpy.random.default_rng(5)
+    patterns = generator.integers(0, 200, (10, 28, 28))
+    for part, count in (("train", 640), ("t10k", 200)):
+        labels = generator.integers(0, 10, count)
+        noise = generator.integers(0, 56, (count, 28, 28))
+        write_idx(folder / f"{part}-images-idx3-ubyte", patterns[labels] + noise)
+        write_idx(folder / f"{part}-labels-idx1-ubyte", labels)
+    return f"idx:{folder}"
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("colours")
+    generator = numpy.random.default_rng(6)
+    patterns = generator.integers(0, 200, (10, 3072))
+    for name, count in (("data_batch_1.bin", 32), ("test_batch.bin", 20)):
+        labels = generator.integers(0, 10, (count, 1))
+        pixels = patterns[labels[:, 0]] + generator.integers(0, 56, (count, 3072))
+        records = numpy.concatenate([labels, pixels], 1).astype(numpy.uint8)
+        (folder / name).write_bytes(records.tobytes())
+    return f"cifar10:{folder}"
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> str:
+    file = tmp_path_factory.mktemp("text") / "text"
+    file.write_text("the quick brown fox jumps over the lazy dog. " * 300)
+    return f"text:{file}"
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory) -> str:
+    """Three "words": tones of different height."""
+    folder = tmp_path_factory.mktemp("speech")
+    for label, hertz in (("low", 300), ("mid", 900), ("high", 2500)):
+        for index in range(6):
+            samples = [
+                int(9000 * math.sin(2 * math.pi * (hertz + 10 * index) * i / 8000))
+                for i in range(6000)
+            ]
+            with wave.open(str(folder / f"{label}_tone_{index}.wav"), "wb") as file:
+                file.setparams((1, 2, 8000, 0, "NONE", ""))
+                file.writeframes(struct.pack(f"<{len(samples)}h", *samples))
+    return f"wav:{folder}"
+
+
+LITTLE = ["--epochs", 2, "--batch", 8, "--lr", 0.05]
+
+
+def figures(result: dict) -> list[tuple]:
+    return [(e["train_loss"], e["test_loss"], e["test_accuracy"]) for e in result["epochs"]]
+
+
+def test_it_learns_and_tells_everything(tmp_path, images):
+    result = train(tmp_path, "--data", images, "--model", "cnn", "--method", "acpsgd:rank=2",
+                   "--workers", 2, *LITTLE)  # fmt: skip
+    assert result.keys() >= TRAIN_KEYS
+    assert result["wire"].keys() == STATS_KEYS
+    assert all(epoch.keys() >= EPOCH_KEYS for epoch in result["epochs"])
+    assert [epoch["epoch"] for epoch in result["epochs"]] == [1, 2]
+    assert (result["method"], result["options"], result["workers"]) == ("acpsgd", {"rank": 2}, 2)
+    assert result["steps"] == result["wire"]["steps"] == 2 * 640 // 16
+    assert result["epochs"][-1]["test_accuracy"] > 0.5  # by chance: 0.1
+    assert result["wire"]["code_ratio_by_kind"]["dense"] > 10
+    assert result["early_code_ratio_by_kind"]["dense"] > 10
+    again = train(tmp_path, "--data", images, "--model", "cnn", "--method", "acpsgd:rank=2",
+                  "--workers", 2, *LITTLE)  # fmt: skip
+    assert figures(again) == figures(result)
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [("mlp", "images"), ("resnet18", "colours"), ("cnn", "colours"), ("lstm", "text"),
+     ("dnn", "speech")],
+)  # fmt: skip
+def test_every_model(tmp_path, request, model, data):
+    spec = request.getfixturevalue(data)
+    result = train(tmp_path, "--data", spec, "--model", model, "--method", "adacomp", "--workers",
+                   2, "--epochs", 2, "--batch", 4, "--optimizer", "adam",
+                   "--lr", 0.001)  # fmt: skip
+    losses = [epoch["train_loss"] for epoch in result["epochs"]]
+    assert losses[1] < losses[0]
+
+
+def test_learners_as_threads_learn_as_workers_do(tmp_path, images):
+    common = ["--data", images, "--model", "mlp", "--method", "powersgd", *LITTLE]
+    workers = train(tmp_path, *common, "--workers", 4)
+    threads = train(tmp_path, *common, "--learners", 4)
+    assert threads["workers"] == 4
+    # Sums are rounded in another order.
+    assert figures(threads)[-1] == pytest.approx(figures(workers)[-1], abs=0.03)
+    assert threads["wire"]["sent_bytes"] == workers["wire"]["sent_bytes"]
+    assert figures(train(tmp_path, *common, "--learners", 4)) == figures(threads)
+
+
+@pytest.mark.parametrize("method", ["adacomp", "sign:mode=vote"])
+def test_128_learners(tmp_path, images, method):
+    result = train(tmp_path, "--data", images, "--model", "mlp", "--method", method, "--learners",
+                   128, "--epochs", 1, "--batch", 1, "--lr", 0.001, "--train-limit", 256,
+                   "--test-limit", 100)  # fmt: skip
+    assert (result["workers"], result["steps"]) == (128, 2)
+
+
+def interrupt(command: list[str], after: str) -> tuple[int, str]:
+    """Ctrl-C once the output shows `after`; everything that was printed, on a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        command, env=environment(), stdout=follower, stderr=follower, start_new_session=True
+    )
+    os.close(follower)
+    shown, interrupted, deadline = "", False, time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if select.select([leader], [], [], 0.1)[0]:
+            try:
+                shown += os.read(leader, 65536).decode()
+            except OSError:  # closed at the other end
+                break
+        if not interrupted and re.search(after, shown):
+            process.send_signal(signal.SIGINT)
+            interrupted = True
+        if process.poll() is not None and not select.select([leader], [], [], 0.1)[0]:
+            break
+    os.close(leader)
+    process.kill()
+    return process.wait(), shown
+
+
+@pytest.mark.parametrize("crowd", ["--workers", "--learners"])
+def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, images, crowd):
+    common = ["train", "--data", images, "--model", "mlp", "--method", "topk", crowd, "2",
+              "--epochs", "8", "--batch", "4", "--lr", "0.01"]  # fmt: skip
+    kept = ["--checkpoint", str(tmp_path / "kept"), "--json", str(tmp_path / "resumed.json")]
+    status, shown = interrupt([str(COMMAND), *common, *kept], r"epoch 2/8 \[")
+    assert status == 130, shown
+    assert "ETA" in shown
+    assert "interrupted; go on with --resume" in shown
+    done = gradwire(*common, *kept, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "resumed after step" in done.stdout
+    whole = tmp_path / "whole.json"
+    assert gradwire(*common, "--json", whole).returncode == 0
+    resumed = json.loads((tmp_path / "resumed.json").read_text())
+    assert figures(resumed) == figures(json.loads(whole.read_text()))
+    assert resumed["steps"] == 8 * 80
+
+
+def test_a_killed_worker_ends_all(tmp_path, images):
+    command = [str(COMMAND), "train", "--data", images, "--model", "mlp", "--workers", "3",
+               "--epochs", "4000"]  # fmt: skip
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+    assert "epoch 1/4000" in process.stdout.readline()
+    workers = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(workers) == 3
+    os.kill(int(workers[1]), signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def test_it_joins_the_world_of_torchrun(tmp_path, images):
+    file = tmp_path / "result.json"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+               "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--no-python",
+               str(COMMAND), "train", "--data", images, "--model", "mlp", "--workers", "7",
+               "--json", str(file), "--epochs", "1"]  # fmt: skip
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(file.read_text())["workers"] == 2
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun")
+def test_it_joins_the_world_of_mpirun(tmp_path, images):
+    file = tmp_path / "result.json"
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "-x",
+               "MASTER_ADDR=127.0.0.1", "-x", "MASTER_PORT=29555", str(COMMAND), "train", "--data",
+               images, "--model", "mlp", "--json", str(file), "--epochs", "1"]  # fmt: skip
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(file.read_text())["workers"] == 2
+
+
+def test_compare_prints_one_table_and_writes_a_report(tmp_path, images):
+    report = tmp_path / "report"
+    done = gradwire("compare", "--methods", "allreduce,topk:density=0.05,dtype=bf16,adacomp",
+                    "--data", images, "--workers", 2, *LITTLE, "--report", report,
+                    "--json", tmp_path / "all.json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = ["allreduce", "topk:density=0.05,dtype=bf16", "adacomp"]
+    results = json.loads((tmp_path / "all.json").read_text())["results"]
+    assert [result["name"] for result in results] == names
+    assert results[1]["options"] == {"density": 0.05, "dtype": "bf16"}
+    table = done.stdout[done.stdout.index("\nmethod") + 1 :].splitlines()[:4]
+    assert len({len(line) for line in table}) == 1  # aligned
+    assert [line.split()[0] for line in table[1:]] == names
+    page = (report / "index.html").read_text()
+    assert page.count("data:image/png;base64,") == 5
+    assert not re.search(r'src="(?!data:)', page)
+    pictures = {"accuracy_time", "accuracy_bytes", "rate_conv", "rate_dense", "step_time"}
+    assert {file.stem for file in report.glob("*.png")} == pictures
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "transformer"], 'there is no "transformer"; there are: cnn, dnn'),
+        (["--model", "lstm"], "lstm is for characters"),
+        (["--method", "magic"], 'there is no method "magic"; there are: allreduce'),
+        (["--method", "topk:rank=3"], 'there is no option of topk "rank"; there are: density'),
+        (["--method", "topk:density=much"], '"density=much" has a value of the wrong type'),
+        (["--data", "idx:/nowhere"], "/nowhere"),
+        (["--resume"], "--resume needs --checkpoint"),
+        (["--batch", "1000"], "fewer training samples"),
+        (["--method", "acpsgd:rank=0"], "rank must be an integer >= 1"),
+    ],
+)
+def test_wrong_use_is_named(images, arguments, message):
+    data = [] if "--data" in arguments else ["--data", images]
+    done = gradwire("train", *data, "--workers", 2, *arguments)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root")
+def test_the_link_may_be_emulated(tmp_path, images):
+    seconds = {}
+    for rate in ("10mbit", "unlimited"):
+        result = train(tmp_path, "--data", images, "--model", "mlp", "--method", "allreduce",
+                       "--workers", 2, "--epochs", 1, "--batch", 80, "--link", rate)  # fmt: skip
+        seconds[rate] = result["seconds_per_step"]
+    # 2.2 MB each way take 1.7 s at 10 Mb/s.
+    assert seconds["10mbit"] > 1.0
+    assert seconds["unlimited"] < 0.5 * seconds["10mbit"]
