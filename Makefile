@@ -8,6 +8,8 @@
 #                the thread sanitizer too
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
 #                docs/performance.md. `make bench-quick` is its short form (5 minutes)
+#   make study   every method on five tasks, three seeds (3 hours, can be stopped and started again);
+#                writes docs/accuracy.md
 #   make chaos   for every method, 20 workers killed at random times
 #   make soak    for every method, 20,000 steps with flat memory
 
@@ -18,7 +20,7 @@ PYTHON := PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD)
 # A worker of the tests is one of several on the machine: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: demo test build lint asan bench bench-quick chaos soak setup
+.PHONY: demo test build lint asan bench bench-quick study chaos soak setup
 demo: build
 	GRADWIRE_PYTHON=.venv/bin/python $(BUILD)/bin/gradwire compare --methods all --workers 4 --epochs 4 \
 	  --train-limit 6000 --test-limit 2500 --report report
@@ -46,6 +48,9 @@ bench: build
 bench-quick: build
 	@tools/setup.sh bench
 	$(PYTHON) -m bench.race --quick --json $(BUILD)/race-quick.json
+
+study: build
+	$(PYTHON) -m bench.study --folder $(BUILD)/study --report docs/accuracy.md
 
 chaos: build
 	$(ONE_THREAD) GRADWIRE_KILLS=20 $(PYTHON) -m pytest tests/python/test_faults.py -v

@@ -157,7 +157,7 @@ class GatheredExchange final : public Exchange {
         if (record.contribution == wire::Contribution::present) {
           record_bytes_[i] = std::max(record_bytes_[i], reader.offset() - begin);
         }
-        records_[i * workers() + worker] = std::move(record);
+        records_[i * workers() + worker] = record;
       }
       reader.finish();
     }

@@ -1,0 +1,3 @@
+from bench.study.run import main
+
+main()

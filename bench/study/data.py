@@ -1,0 +1,63 @@
+"""Data for the study that needs no download."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+from pathlib import Path
+
+import numpy
+
+ROOT = Path(__file__).resolve().parents[2]
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+CIFAR_BATCH = 10000
+
+
+def text_file(folder: Path) -> Path:
+    """Any text will do; there is always the project's own."""
+    shakespeare = ROOT.parent / "shared/data/shakespeare.txt"
+    if shakespeare.exists():
+        return shakespeare
+    file = folder / "text.txt"
+    if not file.exists():
+        sources = sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "src").rglob("*.cpp"))
+        file.write_bytes(b"".join(path.read_bytes() for path in sources))
+    return file
+
+
+def spoken_digits(folder: Path) -> Path:
+    target = folder / "digits"
+    if not target.exists():
+        subprocess.run([ROOT / "tools/make_spoken_digits.sh", target], check=True)
+    return target
+
+
+def images_and_labels(part: str) -> tuple[numpy.ndarray, numpy.ndarray]:
+    def read(name: str, header: int) -> numpy.ndarray:
+        with gzip.open(FASHION / f"{part}-{name}-ubyte.gz") as file:
+            return numpy.frombuffer(file.read(), numpy.uint8, offset=header)
+
+    return read("images-idx3", 16).reshape(-1, 28, 28), read("labels-idx1", 8)
+
+
+def fashion_as_cifar10(folder: Path) -> Path:
+    """Fashion-MNIST in colour: in a frame of 32 x 32, each plane another shade of it."""
+    target = folder / "cifar10"
+    if target.exists():
+        return target
+    unfinished = folder / "cifar10.new"
+    unfinished.mkdir(exist_ok=True)
+    for part, names in (
+        ("train", [f"data_batch_{i}.bin" for i in range(1, 6)]),
+        ("t10k", ["test_batch.bin"]),
+    ):
+        images, labels = images_and_labels(part)
+        framed = numpy.pad(images, ((0, 0), (2, 2), (2, 2)))
+        planes = numpy.stack([framed, framed // 2, 255 - framed], 1).reshape(len(images), -1)
+        records = numpy.concatenate([labels[:, None], planes], 1)
+        for index, name in enumerate(names):
+            batch = records[index * CIFAR_BATCH : (index + 1) * CIFAR_BATCH]
+            (unfinished / name).write_bytes(batch.tobytes())
+    os.rename(unfinished, target)
+    return target

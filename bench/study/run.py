@@ -1,0 +1,66 @@
+"""Runs the study, one training after the other, and keeps every result: it can be stopped and
+started again at any time.
+
+    python -m bench.study --folder build/study [--only fashion-cnn] [--report docs/accuracy.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.study.data import fashion_as_cifar10, spoken_digits, text_file
+from bench.study.report import write_report
+from bench.study.rows import runs, tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release")) / "bin/gradwire"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=ROOT / "build/study", help="of the results")
+    parser.add_argument("--only", nargs="+", default=[""], help="runs whose name begins so")
+    parser.add_argument("--hours", type=float, default=3, help="start nothing after so long")
+    parser.add_argument("--text", type=Path, help="a text file for the characters")
+    parser.add_argument("--cifar10", type=Path, help="folder of CIFAR-10, binary version")
+    parser.add_argument("--quick", action="store_true", help="a few steps of each, to try it")
+    parser.add_argument("--report", type=Path, help="write the tables here")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    all_tasks = tasks(
+        f"text:{args.text or text_file(args.folder)}",
+        f"wav:{spoken_digits(args.folder)}",
+        f"cifar10:{args.cifar10 or fashion_as_cifar10(args.folder)}",
+    )
+    end = time.monotonic() + 3600 * args.hours
+    chosen = [run for run in runs(all_tasks) if run.name.startswith(tuple(args.only))]
+    for number, run in enumerate(chosen, 1):
+        file = args.folder / f"{run.name}.json"
+        if file.exists():
+            continue
+        if time.monotonic() > end:
+            print("time is up; start it again to go on")
+            break
+        print(f"[{number}/{len(chosen)}] {run.name}", flush=True)
+        unfinished = file.with_suffix(".new")
+        command = [str(COMMAND), "train", *run.arguments(args.quick), "--json", str(unfinished)]
+        if subprocess.run(command, check=False).returncode != 0:
+            sys.exit(f"{run.name} failed: {' '.join(command)}")
+        unfinished.rename(file)
+    if args.report:
+        results = {
+            run: json.loads(file.read_text())
+            for run in chosen
+            if (file := args.folder / f"{run.name}.json").exists()
+        }
+        write_report(results, args.report)
