@@ -71,7 +71,7 @@ def test_plan_reads_a_profile(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "bert-base"], "--compute is missing"),
+        (["--model", "bert-base"], "compute is missing"),
         (["--model", "gpt", "--compute", "1"], "resnet-50"),
         (["--compute", "soon"], "a time such as"),
         (["--compute", "1", "--bandwidth", "10"], "a bandwidth such as 10gbit"),
