@@ -8,12 +8,14 @@
 #include "cli/bench.h"
 #include "cli/lab.h"
 #include "cli/plan.h"
+#include "cli/probe.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Gradient compression for data-parallel deep learning");
   app.require_subcommand(1);
   app.set_version_flag("--version", GRADWIRE_VERSION);
   gradwire::add_bench(app);
+  gradwire::add_probe(app);
   gradwire::add_plan(app);
   gradwire::add_lab(app);
   try {

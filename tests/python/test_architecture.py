@@ -15,10 +15,10 @@ MAY_INCLUDE = {
     "src/lab": {"lab"},
     "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
-    "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
-    "src/cli": {"gradwire", "methods", "lab", "planner", "cli"},
+    "src/ddp": {"gradwire", "kernels", "methods", "planner", "ddp"},
+    "src/cli": {"gradwire", "ddp", "methods", "lab", "planner", "cli"},
     "examples": {"gradwire"},
-    "python": {"gradwire"},
+    "python": {"gradwire", "planner"},
 }
 # The parts that build in seconds because no torch header is in them.
 TORCH_FREE = {"src/kernels", "src/wire", "src/lab", "src/planner"}
