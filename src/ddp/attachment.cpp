@@ -78,13 +78,16 @@ void Attachment::divide_by_active_workers(bool value) {
 
 Stats Attachment::stats() const { return pipeline_->stats(); }
 
-// Of the last step in which the Reducer measured it: each of the first ten, then every hundredth.
+// The Reducer measures it in each of the first ten steps, then in every hundredth. The mean has the
+// first step in it, which may have compiled the model; the last may have been interrupted.
 double Attachment::forward_seconds() const {
   const auto logger = logger_.lock();
   if (logger == nullptr) return 0;
   const auto figures = logger->get_ddp_logging_data().ints_map;
-  const auto found = figures.find("forward_compute_time");
-  return found == figures.end() ? 0 : std::max(0.0, static_cast<double>(found->second) * 1e-9);
+  const auto last = figures.find("forward_compute_time");
+  const auto mean = figures.find("avg_forward_compute_time");
+  if (last == figures.end() || mean == figures.end()) return 0;
+  return static_cast<double>(std::max<int64_t>(0, std::min(last->second, mean->second))) * 1e-9;
 }
 
 std::string Attachment::profile() const {
