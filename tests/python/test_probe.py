@@ -68,7 +68,7 @@ def test_probe_finds_the_rate_of_the_lab(rate, gbit_per_s, tmp_path):
     assert found[-1] == pytest.approx(gbit_per_s, rel=0.1), found
     assert link["gbit_per_s"] == found[-1]
     assert link["all_reduce"]["r_squared"] > 0.9, run.stdout
-    # Gloo now and then sends one way after the other instead of both at once: half the rate.
+    # With gloo these now and then take twice the time.
     for name in ("all_gather", "all_to_all"):
         assert 0.3 * gbit_per_s < link[name]["gbit_per_s"] < 1.2 * gbit_per_s, run.stdout
 
