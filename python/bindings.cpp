@@ -4,10 +4,12 @@
 
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "gradwire/attachment.h"
 #include "gradwire/methods.h"
+#include "planner/plan.h"
 
 namespace py = pybind11;
 
@@ -105,7 +107,7 @@ std::shared_ptr<Attachment> attach(
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     const std::vector<std::tuple<std::string, at::Tensor, bool>>& parameters,
     const Request& request, const py::function& make_group,
-    const std::vector<size_t>& bucket_caps) {
+    const std::vector<size_t>& bucket_caps, const std::shared_ptr<c10d::Logger>& logger) {
   std::vector<NamedParameter> named;
   for (const auto& [name, tensor, expects_sparse] : parameters) {
     named.push_back({name, tensor, expects_sparse});
@@ -118,7 +120,18 @@ std::shared_ptr<Attachment> attach(
         const py::gil_scoped_acquire acquire;
         return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
       },
-      bucket_caps);
+      bucket_caps, logger);
+}
+
+py::object from_json(const std::string& text) {
+  return py::module_::import("json").attr("loads")(text);
+}
+
+// The fields of planner::PlanRequest, as JSON; what `gradwire plan --json` writes.
+std::string plan(const std::string& request) {
+  const planner::SweepRequest sweep =
+      planner::sweep_request(planner::plan_request_from_json(nlohmann::json::parse(request)));
+  return planner::to_json(sweep, planner::sweep(sweep)).dump();
 }
 
 }  // namespace
@@ -161,6 +174,10 @@ PYBIND11_MODULE(_core, module) {
            [](const Attachment& self) {
              return to_python(without_interpreter([&] { return self.stats(); }));
            })
+      .def("profile",
+           [](const Attachment& self) {
+             return from_json(without_interpreter([&] { return self.profile(); }));
+           })
       .def("divide_by_active_workers", &Attachment::divide_by_active_workers);
 
   py::class_<StateMerger>(module, "StateMerger")
@@ -169,6 +186,9 @@ PYBIND11_MODULE(_core, module) {
       .def("merged", [](const StateMerger& self) { return to_python(self.merged()); });
 
   module.def("attach", &attach);
+  module.def("plan", [](const std::string& request) {
+    return from_json(without_interpreter([&] { return plan(request); }));
+  });
   module.def("announce_failure", &Attachment::announce_failure, NoLock());
 }
 

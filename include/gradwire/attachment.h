@@ -1,6 +1,7 @@
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <functional>
@@ -44,11 +45,13 @@ class GRADWIRE_EXPORT Attachment {
   // `bucket_caps`: the bytes that the Reducer was told to fill its first bucket up to, its second,
   // ... (the last goes on). Without them a state saved after the very first step resumes with the
   // buckets of that step.
+  // `logger`: that of the Reducer, which knows how long forward takes. It is not kept alive.
   static std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,
                                             const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                             const std::vector<NamedParameter>& parameters,
                                             const Request& request, const MakeGroup& make_group,
-                                            const std::vector<size_t>& bucket_caps = {});
+                                            const std::vector<size_t>& bucket_caps = {},
+                                            const std::shared_ptr<c10d::Logger>& logger = {});
 
   // Tells the other workers, which wait in attach(), that this one will not come.
   static void announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
@@ -61,14 +64,23 @@ class GRADWIRE_EXPORT Attachment {
   void load_state(const State& state);
   Stats stats() const;
 
+  // What the planner needs to know of this job, as JSON in the format of docs/plan.md: medians of
+  // the last 32 steps. Between steps, once there were some: the Reducer makes new buckets after the
+  // first. Throws std::runtime_error before.
+  std::string profile() const;
+
   // Under DDP's join: from now on divide by the number of workers that still have data, instead of
   // by that of all workers. The same on all workers.
   void divide_by_active_workers(bool value);
 
  private:
-  Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout);
+  Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout,
+             std::weak_ptr<c10d::Logger> logger);
+  double forward_seconds() const;
+
   std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<BucketLayout> layout_;
+  std::weak_ptr<c10d::Logger> logger_;
 };
 
 }  // namespace gradwire

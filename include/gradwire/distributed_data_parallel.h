@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -152,6 +153,7 @@ class DistributedDataParallel {
   State state() const { return core_.attachment().state(); }
   void load_state(const State& state) { core_.attachment().load_state(state); }
   Stats stats() const { return core_.attachment().stats(); }
+  std::string profile() const { return core_.attachment().profile(); }  // see Attachment
 
  private:
   Module module_;

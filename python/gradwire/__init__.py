@@ -10,6 +10,7 @@ import torch  # noqa: F401  (loads the libraries that _core needs)
 
 from gradwire._attach import Attachment, attach
 from gradwire._core import __version__, methods
+from gradwire._plan import plan
 from gradwire._state import merge, save
 
-__all__ = ["Attachment", "__version__", "attach", "merge", "methods", "save"]
+__all__ = ["Attachment", "__version__", "attach", "merge", "methods", "plan", "save"]

@@ -93,6 +93,7 @@ def attach(
         request,
         lambda: _further_group(group),
         _bucket_caps(ddp),
+        ddp.logger,
     )
     _attachments[ddp] = attachment
     ddp.__class__ = _Attached

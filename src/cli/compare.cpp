@@ -6,7 +6,6 @@
 #include "cli/report.h"
 #include "cli/train.h"
 #include "cli/training_world.h"
-#include "trainer/local_workers.h"
 #include "trainer/method_argument.h"
 #include "trainer/training.h"
 

@@ -8,6 +8,7 @@
 #include "cli/bench.h"
 #include "cli/lab.h"
 #include "cli/plan.h"
+#include "cli/probe.h"
 #include "cli/train.h"
 
 int main(int argc, char** argv) {
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   gradwire::add_train(app);
   gradwire::add_compare(app);
   gradwire::add_bench(app);
+  gradwire::add_probe(app);
   gradwire::add_plan(app);
   gradwire::add_lab(app);
   try {

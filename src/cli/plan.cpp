@@ -1,21 +1,17 @@
 #include "cli/plan.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <stdexcept>
 
 #include "cli/speed_up_plot.h"
-#include "planner/device.h"
+#include "planner/json_object.h"
 #include "planner/model_shapes.h"
-#include "planner/profile_json.h"
+#include "planner/plan.h"
 #include "planner/quantity.h"
-#include "planner/sweep.h"
 
 namespace gradwire {
 namespace {
@@ -23,89 +19,12 @@ namespace {
 using namespace planner;
 
 struct Settings {
-  std::string model = "bert-base";
+  PlanRequest request;
   std::string profile_file;
-  std::string compute;
-  std::vector<int64_t> workers = {8, 32, 128, 1024};
-  std::vector<std::string> bandwidths = {"1gbit", "10gbit", "25gbit", "100gbit", "400gbit"};
-  std::string latency = "20us";
-  int64_t workers_per_node = 1;
-  std::string node_bandwidth = "200gbit";
-  std::string node_latency = "5us";
-  std::string all_reduce = "fastest";
-  std::string device = "gpu";
-  std::optional<double> device_memory_gbs;
-  std::optional<double> device_tflops;
-  std::vector<std::string> methods;
-  MethodChoice options;
+  std::string link_file;
   std::string json_file;
   std::string plot_file;
 };
-
-Device device_of(const Settings& settings) {
-  Device device = default_device(settings.device == "cpu" ? DeviceKind::cpu : DeviceKind::gpu);
-  if (settings.device_memory_gbs) device.memory_bandwidth = *settings.device_memory_gbs * 1e9;
-  if (settings.device_tflops) device.flops_per_second = *settings.device_tflops * 1e12;
-  return device;
-}
-
-AllReduce all_reduce_of(const Settings& settings) {
-  if (settings.all_reduce == "ring") return AllReduce::ring;
-  return settings.all_reduce == "tree" ? AllReduce::tree : AllReduce::fastest;
-}
-
-Profile profile_of(const Settings& settings) {
-  const Device device = device_of(settings);
-  if (!settings.profile_file.empty()) {
-    Profile profile = read_profile(settings.profile_file, coding_rates(device));
-    if (std::isinf(profile.flops_per_second)) profile.flops_per_second = device.flops_per_second;
-    return profile;
-  }
-  if (settings.compute.empty()) {
-    throw std::invalid_argument(
-        "--compute is missing: the seconds of one forward and backward pass on one worker");
-  }
-  const double compute = parse_seconds(settings.compute);
-  if (compute == 0) throw std::invalid_argument("--compute must be more than 0");
-  Profile profile = model_profile(settings.model, compute);
-  profile.rates = coding_rates(device);
-  profile.flops_per_second = device.flops_per_second;
-  return profile;
-}
-
-std::vector<MethodChoice> methods_of(const Settings& settings) {
-  std::vector<MethodChoice> choices;
-  const auto add = [&](Method method) {
-    const bool is_known =
-        std::ranges::any_of(choices, [&](const MethodChoice& c) { return c.method == method; });
-    if (is_known) return;
-    choices.push_back(settings.options);
-    choices.back().method = method;
-  };
-  add(Method::allreduce);  // what all others are compared with
-  for (const std::string& name : settings.methods) add(method_named(name));
-  if (settings.methods.empty()) std::ranges::for_each(kAllMethods, add);
-  return choices;
-}
-
-SweepRequest request_of(const Settings& settings) {
-  SweepRequest request{
-      .profile = profile_of(settings),
-      .network = {.workers = 1,
-                  .between_nodes = {.latency = parse_seconds(settings.latency)},
-                  .workers_per_node = settings.workers_per_node,
-                  .inside_node = {.latency = parse_seconds(settings.node_latency),
-                                  .bandwidth = parse_bandwidth(settings.node_bandwidth)},
-                  .all_reduce = all_reduce_of(settings)},
-      .workers = settings.workers,
-      .methods = methods_of(settings)};
-  for (const std::string& text : settings.bandwidths) {
-    request.bandwidths.push_back(parse_bandwidth(text));
-  }
-  std::ranges::sort(request.workers);
-  std::ranges::sort(request.bandwidths);
-  return request;
-}
 
 std::string describe(const BreakEven& where) {
   switch (where.helps) {
@@ -168,8 +87,12 @@ void write(const std::string& file, const std::string& content) {
   if (!stream.flush()) throw std::runtime_error("cannot write " + file);
 }
 
-void run_plan(const Settings& settings) {
-  const SweepRequest request = request_of(settings);
+void run_plan(Settings& settings) {
+  if (!settings.profile_file.empty()) {
+    settings.request.profile = read_json(settings.profile_file, "profile");
+  }
+  if (!settings.link_file.empty()) settings.request.link = read_json(settings.link_file, "link");
+  const SweepRequest request = sweep_request(settings.request);
   const Sweep result = sweep(request);
   print(request, result);
   std::cout << std::flush;
@@ -180,74 +103,71 @@ void run_plan(const Settings& settings) {
 }
 
 void add_job_options(CLI::App& plan, Settings& settings) {
-  CLI::Option* model = plan.add_option("--model", settings.model, "a built-in model")
+  PlanRequest& request = settings.request;
+  CLI::Option* model = plan.add_option("--model", request.model, "a built-in model")
                            ->check(CLI::IsMember(model_names()))
                            ->capture_default_str();
   CLI::Option* compute =
-      plan.add_option("--compute", settings.compute,
+      plan.add_option("--compute", request.compute,
                       "time of forward and backward on one worker, e.g. 0.2 or 180ms");
   plan.add_option("--profile", settings.profile_file, "a profile recorded from a run, as JSON")
       ->excludes(model)
       ->excludes(compute);
-  plan.add_option("--device", settings.device,
-                  "what encodes and decodes, for methods whose rates the profile does not have")
-      ->check(CLI::IsMember({"gpu", "cpu"}))
-      ->capture_default_str();
-  plan.add_option("--device-memory-gbs", settings.device_memory_gbs,
-                  "its memory bandwidth in GB/s (gpu: 600, cpu: 30)")
-      ->check(CLI::PositiveNumber);
-  plan.add_option("--device-tflops", settings.device_tflops,
-                  "its fp32 arithmetic in Tflop/s (gpu: 13, cpu: 0.13)")
-      ->check(CLI::PositiveNumber);
+  plan.add_option("--device", request.device,
+                  "what encodes and decodes, for methods whose rates the profile does not have "
+                  "(otherwise the profile's own, or gpu)")
+      ->check(CLI::IsMember({"gpu", "cpu"}));
+  plan.add_option("--device-memory-gbs", request.device_memory_gbs,
+                  "its memory bandwidth in GB/s (gpu: 600, cpu: 30)");
+  plan.add_option("--device-tflops", request.device_tflops,
+                  "its fp32 arithmetic in Tflop/s (gpu: 13, cpu: 0.13)");
 }
 
 void add_network_options(CLI::App& plan, Settings& settings) {
-  plan.add_option("--workers", settings.workers, "numbers of workers, separated by commas")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  plan.add_option("--bandwidth", settings.bandwidths,
-                  "of each node's link to the others, separated by commas, e.g. 1gbit,10gbit")
-      ->delimiter(',')
-      ->capture_default_str();
-  plan.add_option("--latency", settings.latency, "of a message between nodes, e.g. 20us")
-      ->capture_default_str();
-  plan.add_option("--workers-per-node", settings.workers_per_node,
+  PlanRequest& request = settings.request;
+  plan.add_option("--workers", request.workers,
+                  "numbers of workers, separated by commas (otherwise those of --link, or "
+                  "8,32,128,1024)")
+      ->delimiter(',');
+  plan.add_option("--bandwidth", request.bandwidths,
+                  "of each node's link to the others, separated by commas, e.g. 1gbit,10gbit "
+                  "(otherwise that of --link, or 1,10,25,100,400 Gb/s)")
+      ->delimiter(',');
+  CLI::Option* latency =
+      plan.add_option("--latency", request.latency, "of a message between nodes, e.g. 20us")
+          ->capture_default_str();
+  plan.add_option("--workers-per-node", request.workers_per_node,
                   "workers that share a node and its link")
-      ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  plan.add_option("--node-bandwidth", settings.node_bandwidth,
+  plan.add_option("--node-bandwidth", request.node_bandwidth,
                   "of each worker's link inside its node")
       ->capture_default_str();
-  plan.add_option("--node-latency", settings.node_latency, "of a message inside a node")
+  plan.add_option("--node-latency", request.node_latency, "of a message inside a node")
       ->capture_default_str();
-  plan.add_option("--all-reduce", settings.all_reduce,
-                  "how it is done; fastest takes the better for each size")
-      ->check(CLI::IsMember({"ring", "tree", "fastest"}))
-      ->capture_default_str();
+  CLI::Option* all_reduce =
+      plan.add_option("--all-reduce", request.all_reduce,
+                      "how it is done; fastest takes the better for each size")
+          ->check(CLI::IsMember({"ring", "tree", "fastest"}))
+          ->capture_default_str();
+  plan.add_option("--link", settings.link_file, "what `gradwire probe --json` wrote")
+      ->excludes(latency)
+      ->excludes(all_reduce);
 }
 
-void add_method_options(CLI::App& plan, Settings& settings) {
-  plan.add_option("--methods", settings.methods,
+void add_method_options(CLI::App& plan, PlanRequest& request) {
+  plan.add_option("--methods", request.methods,
                   "methods to compare, separated by commas (otherwise all)")
       ->delimiter(',');
-  plan.add_option("--rank", settings.options.rank, "of powersgd and acpsgd")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  plan.add_option("--min-ratio", settings.options.min_ratio,
+  plan.add_option("--rank", request.options.rank, "of powersgd and acpsgd")->capture_default_str();
+  plan.add_option("--min-ratio", request.options.min_ratio,
                   "powersgd and acpsgd compress a matrix if it gets smaller by this")
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  plan.add_option("--density", settings.options.density, "of topk")
-      ->check(CLI::Range(1e-6, 1.0))
-      ->capture_default_str();
-  plan.add_option("--adacomp-conv-rate", settings.options.conv_rate,
+  plan.add_option("--density", request.options.density, "of topk")->capture_default_str();
+  plan.add_option("--adacomp-conv-rate", request.options.conv_rate,
                   "compression rate of adacomp for convolutions")
-      ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  plan.add_option("--adacomp-dense-rate", settings.options.dense_rate,
+  plan.add_option("--adacomp-dense-rate", request.options.dense_rate,
                   "compression rate of adacomp for everything else")
-      ->check(CLI::PositiveNumber)
       ->capture_default_str();
 }
 
@@ -259,7 +179,7 @@ void add_plan(CLI::App& app) {
       "plan", "Predicted time of a training iteration with each method, over workers x bandwidth");
   add_job_options(*plan, *settings);
   add_network_options(*plan, *settings);
-  add_method_options(*plan, *settings);
+  add_method_options(*plan, settings->request);
   plan->add_option("--json", settings->json_file, "write the figures to this file");
   plan->add_option("--plot", settings->plot_file,
                    "draw the speed-ups over the bandwidth into this SVG file");

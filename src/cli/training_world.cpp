@@ -2,14 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 
+#include "cli/local_workers.h"
 #include "gradwire/process_group.h"
 #include "lab/host.h"
 #include "lab/lab.h"
 #include "trainer/learners.h"
-#include "trainer/local_workers.h"
 #include "trainer/stop.h"
 #include "trainer/training.h"
 
@@ -17,14 +16,6 @@ namespace gradwire {
 namespace {
 
 constexpr int kInterruptedStatus = 130;
-
-// This command as it was given.
-std::vector<std::string> own_command() {
-  std::ifstream file("/proc/self/cmdline");
-  std::vector<std::string> arguments;
-  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
-  return arguments;
-}
 
 // Without `--link RATE` or `--link=RATE`.
 std::vector<std::string> without_link(std::vector<std::string> arguments) {
@@ -102,10 +93,10 @@ void TrainingWorld::run(const Body& body) const {
   if (settings.resume && settings.checkpoint.empty()) {
     throw std::invalid_argument("--resume needs --checkpoint DIR");
   }
-  if (!as_threads && !trainer::launched()) {
+  if (!as_threads && !was_launched()) {
     data::load(settings.data);  // a mistake in it is said once, by this process
     if (!link.empty()) return run_in_lab();
-    const int status = trainer::run_local_workers(workers, threads, own_command());
+    const int status = run_local_workers(workers, threads);
     if (status != 0) throw CLI::RuntimeError(status);
     return;
   }

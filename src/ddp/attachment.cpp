@@ -1,5 +1,6 @@
 #include "gradwire/attachment.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ddp/bucket_layout.h"
@@ -11,15 +12,17 @@
 
 namespace gradwire {
 
-Attachment::Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout)
-    : pipeline_(std::move(pipeline)), layout_(std::move(layout)) {}
+Attachment::Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout,
+                       std::weak_ptr<c10d::Logger> logger)
+    : pipeline_(std::move(pipeline)), layout_(std::move(layout)), logger_(std::move(logger)) {}
 Attachment::~Attachment() = default;
 
 std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reducer>& reducer,
                                                const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                const std::vector<NamedParameter>& parameters,
                                                const Request& request, const MakeGroup& make_group,
-                                               const std::vector<size_t>& bucket_caps) {
+                                               const std::vector<size_t>& bucket_caps,
+                                               const std::shared_ptr<c10d::Logger>& logger) {
   const std::vector<NamedParameter> known = known_to(*reducer, parameters);
   std::vector<Parameter> ours;
   for (const NamedParameter& parameter : known) ours.push_back({parameter.name, parameter.tensor});
@@ -36,14 +39,16 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   handshake.agree_on_simd_target();
 
   auto layout = std::make_unique<BucketLayout>(reducer, known, bucket_caps);
-  auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan));
+  auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan),
+                                             StepRecorder(reducer));
   pipeline->make_later_rounds(make_group);
   if (pipeline->is_plain()) {
     reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline, layout->elements()));
   } else {
     reducer->register_comm_hook(std::make_unique<Hook>(pipeline));
   }
-  return std::shared_ptr<Attachment>(new Attachment(std::move(pipeline), std::move(layout)));
+  return std::shared_ptr<Attachment>(
+      new Attachment(std::move(pipeline), std::move(layout), logger));
 }
 
 void Attachment::announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
@@ -72,5 +77,21 @@ void Attachment::divide_by_active_workers(bool value) {
 }
 
 Stats Attachment::stats() const { return pipeline_->stats(); }
+
+// The Reducer measures it in each of the first ten steps, then in every hundredth. The mean has the
+// first step in it, which may have compiled the model; the last may have been interrupted.
+double Attachment::forward_seconds() const {
+  const auto logger = logger_.lock();
+  if (logger == nullptr) return 0;
+  const auto figures = logger->get_ddp_logging_data().ints_map;
+  const auto last = figures.find("forward_compute_time");
+  const auto mean = figures.find("avg_forward_compute_time");
+  if (last == figures.end() || mean == figures.end()) return 0;
+  return static_cast<double>(std::max<int64_t>(0, std::min(last->second, mean->second))) * 1e-9;
+}
+
+std::string Attachment::profile() const {
+  return pipeline_->profile(layout_->current(), forward_seconds());
+}
 
 }  // namespace gradwire

@@ -76,7 +76,15 @@ int64_t BucketLayout::elements() const {
   return elements;
 }
 
-BucketLayout::Buckets BucketLayout::current(c10d::Reducer& reducer) const {
+std::shared_ptr<c10d::Reducer> BucketLayout::reducer() const {
+  auto reducer = reducer_.lock();
+  if (reducer == nullptr) throw std::runtime_error("the model that was attached to is gone");
+  return reducer;
+}
+
+BucketLayout::Buckets BucketLayout::current() const { return current(*reducer()); }
+
+BucketLayout::Buckets BucketLayout::current(const c10d::Reducer& reducer) const {
   std::unordered_map<const c10::TensorImpl*, size_t> index_of;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     index_of[parameters_[i].tensor.unsafeGetTensorImpl()] = i;
@@ -107,8 +115,7 @@ BucketLayout::Buckets BucketLayout::coming(const c10d::Reducer& reducer) const {
 }
 
 at::Tensor BucketLayout::next() const {
-  const auto reducer = reducer_.lock();
-  if (reducer == nullptr) throw std::runtime_error("the model that was attached to is gone");
+  const auto reducer = this->reducer();
   const std::vector<int64_t> ready_times = reducer->get_backward_stats();
   const bool has_run = std::ranges::any_of(ready_times, [](int64_t time) { return time != 0; });
   const bool changes = has_run && reducer->should_rebuild_buckets() && !caps_.empty();
@@ -123,8 +130,7 @@ void BucketLayout::check(const c10::IValue& saved) const {
 }
 
 void BucketLayout::restore(const at::Tensor& saved) const {
-  const auto reducer = reducer_.lock();
-  if (reducer == nullptr) throw std::runtime_error("the model that was attached to is gone");
+  const auto reducer = this->reducer();
   const Buckets buckets = to_buckets(saved, parameters_.size());
   if (buckets != current(*reducer)) reducer->initialize_buckets(buckets);
 }

@@ -28,6 +28,8 @@ class BucketLayout {
 
   // Of all parameters that the Reducer knows.
   int64_t elements() const;
+  // The parameters of each bucket, as the Reducer has them now.
+  std::vector<std::vector<size_t>> current() const;
   // Of the next step: for every bucket, the number of its parameters and their indices.
   at::Tensor next() const;
   // Throws std::invalid_argument if it is not a layout of this model.
@@ -36,7 +38,8 @@ class BucketLayout {
 
  private:
   using Buckets = std::vector<std::vector<size_t>>;
-  Buckets current(c10d::Reducer& reducer) const;
+  Buckets current(const c10d::Reducer& reducer) const;
+  std::shared_ptr<c10d::Reducer> reducer() const;
   Buckets coming(const c10d::Reducer& reducer) const;
 
   // The Reducer holds us, through its hook.

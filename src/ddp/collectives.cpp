@@ -5,23 +5,26 @@ namespace {
 
 std::function<void()> before_launch;
 
-c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, Round& round) {
+}  // namespace
+
+c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& round) {
+  // c10d takes them by reference, and does not change them.
+  at::Tensor send = round.send;
+  at::Tensor receive = round.receive;
   switch (round.collective) {
     case Collective::all_reduce_sum: {
-      std::vector<at::Tensor> tensors = {round.send};
+      std::vector<at::Tensor> tensors = {send};
       return group.allreduce(tensors);
     }
     case Collective::all_gather:
-      return group.all_gather_single(round.receive, round.send);
+      return group.all_gather_single(receive, send);
     case Collective::all_to_all: {
       std::vector<int64_t> equal_parts;
-      return group.all_to_all_single(round.receive, round.send, equal_parts, equal_parts);
+      return group.all_to_all_single(receive, send, equal_parts, equal_parts);
     }
   }
   TORCH_CHECK(false, "not a collective");
 }
-
-}  // namespace
 
 void set_before_launch(std::function<void()> function) { before_launch = std::move(function); }
 

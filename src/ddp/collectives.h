@@ -9,6 +9,8 @@
 
 namespace gradwire {
 
+c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& round);
+
 // Launches the leg's next round and counts what it sends.
 void launch(Leg& leg, Round round, c10d::ProcessGroup& group);
 

@@ -90,7 +90,7 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
   // Agree before the first collective: it could not succeed with unlike models.
   attachment_ = Attachment::attach(
       reducer_, group_, parameters, request, [this] { return make_further_group(*group_); },
-      {bytes_of(options_.first_bucket_cap_mb), bytes_of(options_.bucket_cap_mb)});
+      {bytes_of(options_.first_bucket_cap_mb), bytes_of(options_.bucket_cap_mb)}, logger_);
 
   std::vector<at::Tensor> everything;
   for (const at::Tensor& parameter : module_->parameters())
@@ -108,6 +108,7 @@ void DataParallelCore::broadcast(const std::vector<at::Tensor>& tensors) const {
 void DataParallelCore::before_forward() {
   if (!at::GradMode::is_enabled()) return;
   if (synchronises_) {
+    logger_->set_runtime_stats_and_log();  // of the step before
     reducer_->prepare_for_forward();
     reducer_->rebuild_buckets();
     if (options_.broadcast_buffers && module_->is_training()) broadcast(module_->buffers());

@@ -8,6 +8,7 @@
 
 #include "ddp/collectives.h"
 #include "ddp/peer_failure.h"
+#include "ddp/recorded_profile.h"
 #include "ddp/saved_state.h"
 #include "ddp/stopwatch.h"
 
@@ -28,11 +29,12 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& flat) {
 }  // namespace
 
 Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
-                   Request request, Plan plan)
+                   Request request, Plan plan, StepRecorder recorder)
     : group_(std::move(group)),
       parameters_(std::move(parameters)),
       request_(std::move(request)),
-      plan_(std::move(plan)) {
+      plan_(std::move(plan)),
+      recorder_(std::move(recorder)) {
   stats_.method = request_.method;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     index_of_[parameters_[i].tensor.unsafeGetTensorImpl()] = i;
@@ -43,6 +45,9 @@ Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Par
 void Pipeline::begin_step(bool has_joined) {
   ++stats_.steps;
   under_way_ = 0;  // whatever an exception has cut short
+  launched_ = 0;
+  is_recording_ = is_compressing() && !has_joined;
+  if (is_recording_) recorder_.begin_step();
   follow_loss_scale();
   count_active_workers(has_joined);
 }
@@ -78,7 +83,7 @@ void Pipeline::count_active_workers(bool has_joined) {
 }
 
 std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& bucket) {
-  const bool compressing = stats_.steps > request_.start_after;
+  const bool compressing = is_compressing();
   const std::vector<at::Tensor>& tensors = bucket.getParameters();
   const bool sparse = bucket.getBufferRef().is_sparse();
   const std::vector<at::Tensor> gradients =
@@ -163,8 +168,10 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joi
   // be left out (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
   if (last_bucket_ == kNone || bucket.getIndex() <= last_bucket_) begin_step(has_joined);
   last_bucket_ = bucket.getIndex();
+  if (is_recording_) recorder_.bucket_is_ready(bucket.getBufferRef().numel());
   std::vector<std::vector<Slot>> groups = slots_by_carrier(bucket);
   auto passage = std::make_unique<Passage>();
+  passage->place = launched_++;
   passage->buffer = bucket.getBufferRef();
   passage->active = active_;
   for (size_t carrier = 0; carrier < groups.size(); ++carrier) {
@@ -172,6 +179,7 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joi
     passage->legs.push_back(start_leg(carrier, std::move(groups[carrier])));
   }
   ++under_way_;
+  if (is_recording_) recorder_.bucket_is_launched();
   return passage;
 }
 
@@ -185,6 +193,8 @@ void Pipeline::wait_for(Leg& leg) {
 void Pipeline::complete(Passage& passage) {
   const at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
+  const double decoded_before = stats_.decode_seconds;
+  double between_seconds = 0;
   for (const auto& leg : passage.legs) {
     wait_for(*leg);
     RECORD_FUNCTION("gradwire::decode", {});
@@ -194,6 +204,11 @@ void Pipeline::complete(Passage& passage) {
     }
     leg->exchange->finish();
     count(*leg);
+    between_seconds += leg->between_seconds;
+  }
+  if (is_recording_) {
+    recorder_.bucket_is_decoded(passage.place, between_seconds,
+                                stats_.decode_seconds - decoded_before);
   }
   if (passage.active != nullptr) divide_by_active(passage);
   --under_way_;
@@ -211,7 +226,11 @@ void Pipeline::divide_by_active(Passage& passage) const {
 
 void Pipeline::count_plain(bool begins_step, const at::Tensor& buffer) {
   const std::lock_guard lock(mutex_);
-  if (begins_step) ++stats_.steps;
+  if (begins_step) {
+    ++stats_.steps;
+    recorder_.begin_step();
+  }
+  recorder_.bucket_is_ready(buffer.numel());
   const int64_t bytes = wire_bytes(buffer);
   const int64_t dense = buffer.numel() * static_cast<int64_t>(sizeof(float));
   const double multiplier = sent_multiplier(Collective::all_reduce_sum, group_->getSize());
@@ -235,6 +254,17 @@ Stats Pipeline::stats() const {
   }
   stats.residual_norm = std::sqrt(squares);
   return stats;
+}
+
+std::string Pipeline::profile(const std::vector<std::vector<size_t>>& buckets,
+                              double forward_seconds) const {
+  const std::lock_guard lock(mutex_);
+  return recorded_profile({.request = request_,
+                           .parameters = parameters_,
+                           .buckets = buckets,
+                           .workers = group_->getSize(),
+                           .forward_seconds = forward_seconds},
+                          recorder_);
 }
 
 void Pipeline::check_between_steps() const {

@@ -14,6 +14,7 @@
 #include "ddp/later_rounds.h"
 #include "ddp/leg.h"
 #include "ddp/plan.h"
+#include "ddp/step_recorder.h"
 #include "gradwire/attachment.h"
 #include "methods/method.h"
 
@@ -27,6 +28,7 @@ struct ActiveWorkers {
 
 // One bucket on its way: the first rounds of all its exchanges are under way when it is made.
 struct Passage {
+  size_t place = 0;  // among the buckets of its step
   at::Tensor buffer;
   std::vector<std::shared_ptr<Leg>> legs;
   std::shared_ptr<ActiveWorkers> active;  // null: all
@@ -35,7 +37,7 @@ struct Passage {
 class Pipeline {
  public:
   Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
-           Request request, Plan plan);
+           Request request, Plan plan, StepRecorder recorder);
 
   // Makes the process groups for later rounds, if the methods have any. Collective.
   void make_later_rounds(const MakeGroup& make_group);
@@ -56,9 +58,13 @@ class Pipeline {
   State state() const;
   void load_state(const State& state);
   Stats stats() const;
+  // As JSON; see recorded_profile.h.
+  std::string profile(const std::vector<std::vector<size_t>>& buckets,
+                      double forward_seconds) const;
   void divide_by_active_workers(bool value) { divides_by_active_ = value; }
 
  private:
+  bool is_compressing() const { return stats_.steps > request_.start_after; }
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
   void begin_step(bool has_joined);
@@ -84,6 +90,9 @@ class Pipeline {
 
   mutable std::mutex mutex_;  // guards what follows: stats() may be called from any thread
   Stats stats_;
+  StepRecorder recorder_;
+  bool is_recording_ = false;  // this step
+  size_t launched_ = 0;        // buckets of this step
   size_t last_bucket_ = kNone;
   int under_way_ = 0;                      // buckets launched and not completed yet
   double loss_scale_ = 1;                  // of the last step: what the residuals are in

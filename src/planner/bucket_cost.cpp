@@ -182,10 +182,8 @@ BucketCost gathered(const BucketView& bucket, double payload, int64_t workers) {
                    bucket.decode_payloads(payload, workers));
 }
 
-}  // namespace
-
-BucketCost bucket_cost(const Profile& profile, const Bucket& bucket, const MethodChoice& choice,
-                       int64_t workers, AcpsgdStep step) {
+BucketCost modelled_cost(const Profile& profile, const Bucket& bucket, const MethodChoice& choice,
+                         int64_t workers, AcpsgdStep step) {
   const BucketView view(profile, bucket, choice);
   switch (choice.method) {
     case Method::allreduce:
@@ -206,6 +204,28 @@ BucketCost bucket_cost(const Profile& profile, const Bucket& bucket, const Metho
       return by_slices(view, view.sign_bits(), workers);
   }
   throw std::logic_error("not a method");
+}
+
+// Replaces a modelled time by the measured one, changed as the model says that another rank or
+// number of workers changes it.
+void calibrate(double& modelled, double measured, double modelled_where_measured) {
+  const bool is_scalable = modelled_where_measured > 0;
+  modelled = is_scalable ? measured * modelled / modelled_where_measured : measured;
+}
+
+}  // namespace
+
+BucketCost bucket_cost(const Profile& profile, const Bucket& bucket, const MethodChoice& choice,
+                       int64_t workers, AcpsgdStep step) {
+  BucketCost cost = modelled_cost(profile, bucket, choice, workers, step);
+  const auto& measured = profile.measured;
+  if (!measured || measured->choice.method != choice.method) return cost;
+  const BucketCost seen = modelled_cost(profile, bucket, measured->choice, measured->workers, step);
+  const CodingSeconds& seconds = bucket.measured;
+  calibrate(cost.rounds[0].compute_seconds, seconds.encode, seen.rounds[0].compute_seconds);
+  calibrate(cost.rounds[1].compute_seconds, seconds.between, seen.rounds[1].compute_seconds);
+  calibrate(cost.decode_seconds, seconds.decode, seen.decode_seconds);
+  return cost;
 }
 
 }  // namespace gradwire::planner

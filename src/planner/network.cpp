@@ -74,7 +74,31 @@ void check_link(const Link& link, const std::string& which) {
   }
 }
 
+Transfer by_formula(Collective collective, double bytes, const Network& network) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return all_reduce(bytes, network);
+    case Collective::all_gather:
+      return all_gather(bytes, network);
+    case Collective::all_to_all:
+      return all_to_all(bytes, network);
+  }
+  throw std::logic_error("not a collective");
+}
+
 }  // namespace
+
+std::string_view name_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::all_to_all:
+      return "all_to_all";
+  }
+  throw std::logic_error("not a collective");
+}
 
 void Network::check() const {
   if (workers < 1) throw std::invalid_argument("there must be at least one worker");
@@ -91,15 +115,9 @@ void Network::check() const {
 
 Transfer cost_of(Collective collective, double bytes, const Network& network) {
   if (bytes == 0 || network.workers == 1) return {};
-  switch (collective) {
-    case Collective::all_reduce:
-      return all_reduce(bytes, network);
-    case Collective::all_gather:
-      return all_gather(bytes, network);
-    case Collective::all_to_all:
-      return all_to_all(bytes, network);
-  }
-  throw std::logic_error("not a collective");
+  const Transfer formula = by_formula(collective, bytes, network);
+  const Slowness& slowness = network.slowness[static_cast<size_t>(collective)];
+  return {formula.latency * slowness.latency, formula.seconds * slowness.transfer};
 }
 
 }  // namespace gradwire::planner

@@ -19,6 +19,18 @@ void check_rate(const CodingRate& rate, Method method) {
   }
 }
 
+void check_measured(const Profile& profile) {
+  if (!profile.measured) return;
+  require(profile.measured->workers >= 1, "measured.workers must be at least 1");
+  require(profile.measured->choice.rank >= 1, "measured.rank must be at least 1");
+  for (const Bucket& bucket : profile.buckets) {
+    const CodingSeconds& seconds = bucket.measured;
+    require(seconds.encode >= 0 && seconds.between >= 0 && seconds.decode >= 0,
+            "the encode_seconds, between_seconds and decode_seconds of buckets must not be "
+            "negative");
+  }
+}
+
 void check_buckets(const Profile& profile) {
   std::vector<int> times_bucketed(profile.parameters.size(), 0);
   double previous = 0;
@@ -51,12 +63,18 @@ int64_t ParameterShape::elements() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
+std::string_view ParameterShape::kind() const {
+  return shape.size() >= 3 ? "conv" : shape.size() == 2 ? "dense" : "other";
+}
+
 double Profile::gradient_bytes() const {
   return std::transform_reduce(parameters.begin(), parameters.end(), 0.0, std::plus<>(),
                                [](const ParameterShape& parameter) { return parameter.bytes(); });
 }
 
 void Profile::check() const {
+  require(device.empty() || device == "cpu" || device == "gpu",
+          "device must be cpu or gpu, not \"" + device + "\"");
   require(forward_seconds >= 0, "forward_seconds must not be negative");
   require(backward_seconds >= 0, "backward_seconds must not be negative");
   require(compute_seconds() > 0, "forward_seconds and backward_seconds are both 0");
@@ -69,6 +87,7 @@ void Profile::check() const {
   }
   for (const Method method : kAllMethods) check_rate(rates[index_of(method)], method);
   check_buckets(*this);
+  check_measured(*this);
 }
 
 std::vector<Bucket> ddp_buckets(const std::vector<ParameterShape>& parameters,

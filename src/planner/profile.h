@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/method.h"
@@ -18,11 +20,27 @@ struct ParameterShape {
 
   int64_t elements() const;
   double bytes() const { return 4.0 * static_cast<double>(elements()); }
+  std::string_view kind() const;  // "conv": three or more dimensions, "dense": two, "other"
+};
+
+// What a method was seen to take for one bucket.
+struct CodingSeconds {
+  double encode = 0;
+  double between = 0;  // the first round and the second
+  double decode = 0;
 };
 
 struct Bucket {
   std::vector<size_t> parameters;  // indices
   double ready_seconds = 0;        // from the start of backward, nothing else going on
+  CodingSeconds measured = {};     // where the profile has a measured method
+};
+
+// The method under which a profile was recorded: its costs are known and not computed from rates.
+struct Measured {
+  MethodChoice choice = {};
+  int64_t workers = 1;
+  int64_t steps = 0;  // that the medians are of
 };
 
 // How long a method computes, in seconds per byte of gradient where nothing else is said.
@@ -38,11 +56,13 @@ using CodingRates = std::array<CodingRate, kAllMethods.size()>;
 
 struct Profile {
   std::string name;
+  std::string device;  // that it was recorded on: "cpu", "gpu", or nothing
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::vector<ParameterShape> parameters;
   std::vector<Bucket> buckets;  // in the order in which they become ready
   CodingRates rates;
+  std::optional<Measured> measured = {};
   // Of the low-rank methods' products, which come on top of their rates.
   double flops_per_second = std::numeric_limits<double>::infinity();
   // How much of the work between two rounds is taken from backward and from decoding: 1 where all

@@ -1,11 +1,9 @@
 #include "planner/profile_json.h"
 
 #include <cmath>
-#include <fstream>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <stdexcept>
+
+#include "planner/json_object.h"
 
 namespace gradwire::planner {
 namespace {
@@ -13,70 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "gradwire-profile-1";
-
-[[noreturn]] void refuse(const std::string& field, const std::string& what) {
-  throw std::invalid_argument("[profile] " + field + " " + what);
-}
-
-// A JSON object and its name in messages.
-class Object {
- public:
-  Object(const json& value, std::string name) : value_(value), name_(std::move(name)) {
-    if (!value.is_object()) refuse(name_.empty() ? "the file" : name_, "must be an object");
-  }
-
-  std::string path(const std::string& field) const {
-    return name_.empty() ? field : name_ + "." + field;
-  }
-  bool has(const std::string& field) const { return value_.contains(field); }
-  const json& at(const std::string& field) const {
-    if (!has(field)) refuse(path(field), "is missing");
-    return value_.at(field);
-  }
-  double number(const std::string& field) const {
-    const json& value = at(field);
-    if (!value.is_number()) refuse(path(field), "must be a number, not " + value.dump());
-    return value.get<double>();
-  }
-  double number_or(const std::string& field, double otherwise) const {
-    return has(field) ? number(field) : otherwise;
-  }
-  std::string text(const std::string& field) const {
-    const json& value = at(field);
-    if (!value.is_string()) refuse(path(field), "must be a text, not " + value.dump());
-    return value.get<std::string>();
-  }
-  const json& list(const std::string& field) const {
-    const json& value = at(field);
-    if (!value.is_array()) refuse(path(field), "must be a list");
-    return value;
-  }
-  template <typename Integer>
-  std::vector<Integer> integers(const std::string& field) const {
-    std::vector<Integer> values;
-    for (const json& value : list(field)) {
-      if (!value.is_number_integer() || value < 0) {
-        refuse(path(field), "must hold whole numbers, not " + value.dump());
-      }
-      values.push_back(value.get<Integer>());
-    }
-    return values;
-  }
-  // A misspelt field that may be left out would pass unnoticed.
-  void allow_only(const std::set<std::string>& fields) const {
-    for (const auto& [field, value] : value_.items()) {
-      if (!fields.contains(field)) refuse(path(field), "is not a field there is");
-    }
-  }
-
- private:
-  const json& value_;
-  std::string name_;
-};
-
-std::string element(const char* list, size_t index) {
-  return std::string(list) + "[" + std::to_string(index) + "]";
-}
+constexpr const char* kSubject = "profile";
 
 json rate_to_json(const CodingRate& rate) {
   return {{"encode", rate.encode},
@@ -86,7 +21,7 @@ json rate_to_json(const CodingRate& rate) {
           {"per_parameter", rate.per_parameter}};
 }
 
-CodingRate rate_from_json(const Object& object) {
+CodingRate rate_from_json(const JsonObject& object) {
   object.allow_only({"encode", "between", "decode", "decode_payload", "per_parameter"});
   return {.encode = object.number("encode"),
           .between = object.number_or("between", 0),
@@ -95,17 +30,81 @@ CodingRate rate_from_json(const Object& object) {
           .per_parameter = object.number_or("per_parameter", 0)};
 }
 
-CodingRates rates_from_json(const json& value, CodingRates rates) {
-  const Object all(value, "rates");
+json rates_to_json(const CodingRates& rates) {
+  json result = json::object();
+  for (const Method method : kAllMethods) {
+    result[std::string(name_of(method))] = rate_to_json(rates[index_of(method)]);
+  }
+  return result;
+}
+
+CodingRates rates_from_json(const JsonObject& all, CodingRates rates) {
   std::set<std::string> methods;
   for (const Method method : kAllMethods) {
     const std::string name(name_of(method));
     methods.insert(name);
-    if (!all.has(name)) continue;
-    rates[index_of(method)] = rate_from_json(Object(all.at(name), all.path(name)));
+    if (all.has(name)) rates[index_of(method)] = rate_from_json(all.object(name));
   }
   all.allow_only(methods);
   return rates;
+}
+
+json measured_to_json(const Measured& measured) {
+  return {{"method", name_of(measured.choice.method)},
+          {"rank", measured.choice.rank},
+          {"min_ratio", measured.choice.min_ratio},
+          {"density", measured.choice.density},
+          {"workers", measured.workers},
+          {"steps", measured.steps}};
+}
+
+Measured measured_from_json(const JsonObject& object) {
+  object.allow_only({"method", "rank", "min_ratio", "density", "workers", "steps"});
+  Measured measured;
+  measured.choice.method = method_named(object.text("method"));
+  if (object.has("rank")) measured.choice.rank = object.integer("rank");
+  measured.choice.min_ratio = object.number_or("min_ratio", measured.choice.min_ratio);
+  measured.choice.density = object.number_or("density", measured.choice.density);
+  measured.workers = object.integer("workers");
+  if (object.has("steps")) measured.steps = object.integer("steps");
+  return measured;
+}
+
+ParameterShape parameter_from_json(const JsonObject& object) {
+  object.allow_only({"name", "shape", "kind"});
+  ParameterShape parameter{object.text("name"), object.integers("shape")};
+  if (object.has("kind") && object.text("kind") != parameter.kind()) {
+    object.refuse("kind", "is \"" + object.text("kind") + "\", but the shape is that of \"" +
+                              std::string(parameter.kind()) + "\"");
+  }
+  return parameter;
+}
+
+json bucket_to_json(const Bucket& bucket, bool is_measured) {
+  json result = {{"parameters", bucket.parameters}, {"ready_seconds", bucket.ready_seconds}};
+  if (!is_measured) return result;
+  result["encode_seconds"] = bucket.measured.encode;
+  result["between_seconds"] = bucket.measured.between;
+  result["decode_seconds"] = bucket.measured.decode;
+  return result;
+}
+
+Bucket bucket_from_json(const JsonObject& object, bool is_measured) {
+  std::set<std::string> fields = {"parameters", "ready_seconds"};
+  if (is_measured)
+    fields.merge(std::set<std::string>{"encode_seconds", "between_seconds", "decode_seconds"});
+  object.allow_only(fields);
+  Bucket bucket;
+  bucket.ready_seconds = object.number("ready_seconds");
+  for (const int64_t index : object.integers("parameters")) {
+    bucket.parameters.push_back(static_cast<size_t>(index));
+  }
+  if (is_measured) {
+    bucket.measured = {.encode = object.number("encode_seconds"),
+                       .between = object.number_or("between_seconds", 0),
+                       .decode = object.number("decode_seconds")};
+  }
+  return bucket;
 }
 
 }  // namespace
@@ -118,63 +117,51 @@ json to_json(const Profile& profile) {
                  {"contention", profile.contention},
                  {"parameters", json::array()},
                  {"buckets", json::array()},
-                 {"rates", json::object()}};
+                 {"rates", rates_to_json(profile.rates)}};
   // JSON has no infinity.
   if (std::isfinite(profile.flops_per_second)) {
     result["flops_per_second"] = profile.flops_per_second;
   }
+  if (!profile.device.empty()) result["device"] = profile.device;
   for (const ParameterShape& parameter : profile.parameters) {
-    result["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
+    result["parameters"].push_back(
+        {{"name", parameter.name}, {"shape", parameter.shape}, {"kind", parameter.kind()}});
   }
   for (const Bucket& bucket : profile.buckets) {
-    result["buckets"].push_back(
-        {{"parameters", bucket.parameters}, {"ready_seconds", bucket.ready_seconds}});
+    result["buckets"].push_back(bucket_to_json(bucket, profile.measured.has_value()));
   }
-  for (const Method method : kAllMethods) {
-    result["rates"][std::string(name_of(method))] = rate_to_json(profile.rates[index_of(method)]);
-  }
+  if (profile.measured) result["measured"] = measured_to_json(*profile.measured);
   return result;
 }
 
 Profile profile_from_json(const json& value, const CodingRates& otherwise) {
-  const Object object(value, "");
-  if (object.text("format") != kFormat) {
-    refuse("format", "is \"" + object.text("format") + "\", not \"" + kFormat + "\"");
-  }
-  object.allow_only({"format", "name", "forward_seconds", "backward_seconds", "contention",
-                     "flops_per_second", "parameters", "buckets", "rates"});
+  const JsonObject object(value, kSubject);
+  object.require_format(kFormat);
+  object.allow_only({"format", "name", "device", "forward_seconds", "backward_seconds",
+                     "contention", "flops_per_second", "parameters", "buckets", "rates",
+                     "measured"});
   Profile profile;
   profile.name = object.text("name");
+  if (object.has("device")) profile.device = object.text("device");
   profile.forward_seconds = object.number("forward_seconds");
   profile.backward_seconds = object.number("backward_seconds");
   profile.contention = object.number_or("contention", profile.contention);
   profile.flops_per_second = object.number_or("flops_per_second", profile.flops_per_second);
-  for (const json& parameter : object.list("parameters")) {
-    const Object fields(parameter, element("parameters", profile.parameters.size()));
-    fields.allow_only({"name", "shape"});
-    profile.parameters.push_back({fields.text("name"), fields.integers<int64_t>("shape")});
+  if (object.has("measured")) profile.measured = measured_from_json(object.object("measured"));
+  for (const JsonObject& parameter : object.objects("parameters")) {
+    profile.parameters.push_back(parameter_from_json(parameter));
   }
-  for (const json& bucket : object.list("buckets")) {
-    const Object fields(bucket, element("buckets", profile.buckets.size()));
-    fields.allow_only({"parameters", "ready_seconds"});
-    profile.buckets.push_back(
-        {fields.integers<size_t>("parameters"), fields.number("ready_seconds")});
+  for (const JsonObject& bucket : object.objects("buckets")) {
+    profile.buckets.push_back(bucket_from_json(bucket, profile.measured.has_value()));
   }
-  profile.rates = object.has("rates") ? rates_from_json(object.at("rates"), otherwise) : otherwise;
+  profile.rates =
+      object.has("rates") ? rates_from_json(object.object("rates"), otherwise) : otherwise;
   profile.check();
   return profile;
 }
 
 Profile read_profile(const std::string& file, const CodingRates& otherwise) {
-  std::ifstream stream(file);
-  if (!stream) throw std::invalid_argument("cannot read the profile " + file);
-  json value;
-  try {
-    value = json::parse(stream);
-  } catch (const json::parse_error& error) {
-    throw std::invalid_argument(file + " is not JSON: " + error.what());
-  }
-  return profile_from_json(value, otherwise);
+  return profile_from_json(read_json(file, kSubject), otherwise);
 }
 
 }  // namespace gradwire::planner

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "planner/bucket_cost.h"
 #include "planner/device.h"
 #include "planner/model_shapes.h"
 #include "planner/profile_json.h"
@@ -52,6 +53,60 @@ TEST(ProfileJson, RoundTrips) {
   EXPECT_EQ(to_json(read), written);
   EXPECT_EQ(read.buckets.size(), profile.buckets.size());
   EXPECT_EQ(read.flops_per_second, profile.flops_per_second);
+}
+
+Profile recorded_with(Method method) {
+  Profile profile = example();
+  profile.measured = {.choice = {.method = method, .rank = 8}, .workers = 4, .steps = 16};
+  for (Bucket& bucket : profile.buckets) {
+    bucket.measured = {.encode = 0.003, .between = 0.001, .decode = 0.002};
+  }
+  return profile;
+}
+
+TEST(ProfileJson, KeepsWhatWasMeasured) {
+  const json written = to_json(recorded_with(Method::acpsgd));
+  EXPECT_EQ(written["measured"]["workers"], 4);
+  EXPECT_EQ(written["buckets"][2]["decode_seconds"], 0.002);
+  EXPECT_EQ(written["parameters"][0]["kind"], "conv");
+  EXPECT_EQ(to_json(profile_from_json(json::parse(written.dump()), {})), written);
+}
+
+TEST(ProfileJson, RefusesWhatCannotHaveBeenMeasured) {
+  json negative = to_json(recorded_with(Method::half));
+  negative["buckets"][1]["encode_seconds"] = -1;
+  EXPECT_NE(refusal_of(negative).find("encode_seconds"), std::string::npos);
+  json nobody = to_json(recorded_with(Method::half));
+  nobody["measured"]["workers"] = 0;
+  EXPECT_EQ(refusal_of(nobody), "[profile] measured.workers must be at least 1");
+  json unmeasured = to_json(example());
+  unmeasured["buckets"][0]["encode_seconds"] = 1;
+  EXPECT_EQ(refusal_of(unmeasured), "[profile] buckets[0].encode_seconds is not a field there is");
+  json mistaken = to_json(example());
+  mistaken["parameters"][0]["kind"] = "dense";
+  EXPECT_EQ(refusal_of(mistaken),
+            "[profile] parameters[0].kind is \"dense\", but the shape is that of \"conv\"");
+}
+
+TEST(MeasuredCost, StandsInForTheRates) {
+  const Profile profile = recorded_with(Method::half);
+  const BucketCost seen = bucket_cost(profile, profile.buckets[1], {.method = Method::half}, 4, {});
+  EXPECT_DOUBLE_EQ(seen.rounds[0].compute_seconds, 0.003);
+  EXPECT_DOUBLE_EQ(seen.rounds[1].compute_seconds, 0.001);
+  EXPECT_DOUBLE_EQ(seen.decode_seconds, 0.002);
+  const MethodChoice other = {.method = Method::sign};
+  EXPECT_EQ(bucket_cost(profile, profile.buckets[1], other, 4, {}).decode_seconds,
+            bucket_cost(example(), profile.buckets[1], other, 4, {}).decode_seconds);
+}
+
+TEST(MeasuredCost, GrowsAsTheModelSays) {
+  const Profile profile = recorded_with(Method::sign);
+  const auto decode = [&](const Profile& of, int64_t workers) {
+    return bucket_cost(of, profile.buckets[1], {.method = Method::sign}, workers, {})
+        .decode_seconds;
+  };
+  EXPECT_DOUBLE_EQ(decode(profile, 4), 0.002);
+  EXPECT_NEAR(decode(profile, 64), 0.002 * decode(example(), 64) / decode(example(), 4), 1e-12);
 }
 
 TEST(ProfileJson, TakesMissingRatesFromTheDevice) {

@@ -16,11 +16,11 @@ MAY_INCLUDE = {
     "src/data": {"data"},
     "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
-    "src/ddp": {"gradwire", "kernels", "methods", "ddp"},
+    "src/ddp": {"gradwire", "kernels", "methods", "planner", "ddp"},
     "src/trainer": {"gradwire", "data", "trainer"},
-    "src/cli": {"gradwire", "methods", "lab", "planner", "data", "trainer", "cli"},
+    "src/cli": {"gradwire", "ddp", "methods", "lab", "planner", "data", "trainer", "cli"},
     "examples": {"gradwire"},
-    "python": {"gradwire"},
+    "python": {"gradwire", "planner"},
 }
 # The parts that build in seconds because no torch header is in them.
 TORCH_FREE = {"src/kernels", "src/wire", "src/lab", "src/planner", "src/data"}

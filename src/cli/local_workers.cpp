@@ -1,4 +1,4 @@
-#include "trainer/local_workers.h"
+#include "cli/local_workers.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -9,11 +9,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-namespace gradwire::trainer {
+namespace gradwire {
 namespace {
 
 constexpr std::chrono::seconds kGrace(10);  // for the others after one has failed
@@ -102,12 +103,19 @@ class Workers {
 
 }  // namespace
 
-bool launched() {
+std::vector<std::string> own_command() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+bool was_launched() {
   return std::ranges::any_of(std::vector{"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"},
                              [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-int run_local_workers(int workers, int threads, const std::vector<std::string>& command) {
+int run_local_workers(int workers, int threads) {
   // Hosted here, on a port that the system chooses: no two worlds can take the same.
   c10d::TCPStoreOptions options;
   options.isServer = true;
@@ -123,8 +131,8 @@ int run_local_workers(int workers, int threads, const std::vector<std::string>& 
   std::signal(SIGINT, count_signal);
   std::signal(SIGTERM, count_signal);
   Workers started;
-  started.start(workers, command);
+  started.start(workers, own_command());
   return started.wait();
 }
 
-}  // namespace gradwire::trainer
+}  // namespace gradwire

@@ -1,0 +1,95 @@
+#include "cli/probe.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cli/local_workers.h"
+#include "ddp/probe.h"
+#include "gradwire/process_group.h"
+#include "planner/quantity.h"
+
+namespace gradwire {
+namespace {
+
+constexpr const char* kDescription =
+    "Latency and bandwidth between the workers, from all-reduces, all-gathers and all-to-alls of\n"
+    "several sizes.\n\n"
+    "  gradwire probe --workers 4                                  among processes on this "
+    "machine\n"
+    "  gradwire lab --hosts 2 --rate 1gbit -- gradwire probe       among emulated hosts\n"
+    "  torchrun --no-python --nnodes 4 ... gradwire probe          among real ones\n\n"
+    "Where a launcher has set RANK it joins that world. Worker 0 prints the result.";
+
+struct Settings {
+  int workers = 2;
+  double seconds = 5;
+  std::string json_file;
+};
+
+void print(const planner::MeasuredLink& measured, double seconds) {
+  std::printf("%lld workers, probed in %.1f s\n%-12s%12s%14s%8s%10s%9s\n",
+              static_cast<long long>(measured.workers), seconds, "", "latency", "bandwidth", "R2",
+              "residual", "spread");
+  for (size_t i = 0; i < planner::kCollectives; ++i) {
+    const planner::CollectiveFit& fit = measured.fits[i];
+    std::printf("%-12s%9.1f us%14s%8.4f%8.1f %%%7.1f %%\n",
+                std::string(name_of(static_cast<planner::Collective>(i))).c_str(),
+                fit.latency * 1e6, planner::describe_bandwidth(fit.bandwidth).c_str(),
+                fit.r_squared, fit.residual * 100, fit.spread * 100);
+  }
+  std::fflush(stdout);
+}
+
+void write(const std::string& file, const planner::MeasuredLink& measured, double seconds) {
+  nlohmann::json json = to_json(measured);
+  json["probe_seconds"] = seconds;
+  std::ofstream stream(file);
+  stream << json.dump(2) << '\n';
+  if (!stream.flush()) throw std::runtime_error("cannot write " + file);
+}
+
+void join_and_probe(const Settings& settings) {
+  // A worker that never comes must not keep the others for half an hour.
+  const auto group = init_process_group({.timeout = std::chrono::minutes(2)});
+  const auto begin = std::chrono::steady_clock::now();
+  const planner::MeasuredLink measured =
+      probe(*group, {.seconds_per_collective = settings.seconds / planner::kCollectives});
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  // The store is worker 0's: nobody may still need it when that ends.
+  group->barrier()->wait();
+  if (group->getRank() != 0) return;
+  print(measured, taken.count());
+  if (!settings.json_file.empty()) write(settings.json_file, measured, taken.count());
+}
+
+void run_probe(const Settings& settings) {
+  if (was_launched()) {
+    join_and_probe(settings);
+  } else if (const int status = run_local_workers(settings.workers); status != 0) {
+    throw CLI::RuntimeError(status);
+  }
+}
+
+}  // namespace
+
+void add_probe(CLI::App& app) {
+  auto settings = std::make_shared<Settings>();
+  CLI::App* command = app.add_subcommand("probe", kDescription);
+  command
+      ->add_option("--workers", settings->workers,
+                   "local processes to start, where no launcher has set RANK")
+      ->check(CLI::Range(2, 1024))
+      ->capture_default_str();
+  command->add_option("--seconds", settings->seconds, "how long to measure, about")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--json", settings->json_file,
+                      "write the figures to this file, for `gradwire plan --link`");
+  command->callback([settings] { run_probe(*settings); });
+}
+
+}  // namespace gradwire

@@ -1,0 +1,139 @@
+#include "ddp/probe.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "ddp/collectives.h"
+#include "planner/link_fit.h"
+
+namespace gradwire {
+namespace {
+
+using planner::Timing;
+
+constexpr int64_t kSmallestBytes = 1024;
+constexpr int64_t kLargestBytes = int64_t{64} << 20;  // sent or received by a worker
+constexpr int64_t kGrowth = 2;
+constexpr size_t kFewestSizes = 6;
+constexpr int kWarmUps = 100;
+constexpr double kSecondsPerSize = 0.1;
+
+Collective launched_as(planner::Collective collective) {
+  switch (collective) {
+    case planner::Collective::all_reduce:
+      return Collective::all_reduce_sum;
+    case planner::Collective::all_gather:
+      return Collective::all_gather;
+    case planner::Collective::all_to_all:
+      return Collective::all_to_all;
+  }
+  throw std::logic_error("not a collective");
+}
+
+void sum_over_workers(c10d::ProcessGroup& group, const at::Tensor& values) {
+  std::vector<at::Tensor> tensors = {values};
+  group.allreduce(tensors)->wait();
+}
+
+class CollectiveProbe {
+ public:
+  CollectiveProbe(c10d::ProcessGroup& group, Collective collective, double seconds)
+      : group_(group), collective_(collective), seconds_left_(seconds) {}
+
+  // From small to large, as long as there is time. Whatever decides about going on is common to all
+  // workers.
+  std::vector<Timing> run() {
+    std::vector<Timing> timings;
+    const int64_t largest =
+        collective_ == Collective::all_gather ? kLargestBytes / group_.getSize() : kLargestBytes;
+    double expected = 0;
+    for (int64_t bytes = kSmallestBytes;
+         timings.size() < kFewestSizes ||
+         (bytes <= largest && kFewestRepetitions * expected < seconds_left_);
+         bytes *= kGrowth) {
+      timings.push_back(at_size(bytes));
+      expected = kGrowth * planner::median(timings.back().seconds);
+    }
+    return timings;
+  }
+
+ private:
+  static constexpr double kFewestRepetitions = 5;
+  static constexpr double kMostRepetitions = 50;
+
+  // One to warm up, which tells how many more there is time for.
+  Timing at_size(int64_t bytes) {
+    const Round round = round_of(bytes);
+    const double once = mean_seconds(round, 1).front();
+    const double repetitions =
+        std::clamp(std::floor(kSecondsPerSize / once), kFewestRepetitions, kMostRepetitions);
+    Timing timing{static_cast<double>(wire_bytes(round.send)),
+                  mean_seconds(round, static_cast<int64_t>(repetitions))};
+    seconds_left_ -= once;
+    for (const double seconds : timing.seconds) seconds_left_ -= seconds;
+    return timing;
+  }
+
+  // In equal parts for all workers.
+  Round round_of(int64_t bytes) const {
+    const int64_t workers = group_.getSize();
+    const int64_t part = std::max<int64_t>(1, bytes / workers / int64_t{sizeof(float)});
+    const at::Tensor send = at::zeros({part * workers});
+    switch (collective_) {
+      case Collective::all_reduce_sum:
+        return {collective_, send, send};
+      case Collective::all_gather:
+        return {collective_, send, at::zeros({part * workers * workers})};
+      case Collective::all_to_all:
+        return {collective_, send, at::zeros({part * workers})};
+    }
+    throw std::logic_error("not a collective");
+  }
+
+  // Of every repetition, the mean over the workers: they do not begin at quite the same time.
+  std::vector<double> mean_seconds(const Round& round, int64_t repetitions) const {
+    using Clock = std::chrono::steady_clock;
+    const at::Tensor seconds = at::empty({repetitions}, at::kDouble);
+    const at::Tensor gate = at::zeros({1});
+    for (int64_t i = 0; i < repetitions; ++i) {
+      sum_over_workers(group_, gate);
+      const Clock::time_point begin = Clock::now();
+      start(group_, round)->wait();
+      seconds.data_ptr<double>()[i] = std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    sum_over_workers(group_, seconds);
+    seconds.div_(group_.getSize());
+    return {seconds.data_ptr<double>(), seconds.data_ptr<double>() + repetitions};
+  }
+
+  c10d::ProcessGroup& group_;
+  Collective collective_;
+  double seconds_left_;
+};
+
+}  // namespace
+
+planner::MeasuredLink probe(c10d::ProcessGroup& group, const ProbeOptions& options) {
+  const at::NoGradGuard no_grad;
+  if (group.getSize() < 2) {
+    throw std::invalid_argument("[probe] a network has at least 2 workers; got " +
+                                std::to_string(group.getSize()));
+  }
+  // The first collectives of a process meet cold caches and workers that are still starting.
+  for (int i = 0; i < kWarmUps; ++i) sum_over_workers(group, at::zeros({1}));
+  planner::MeasuredLink measured{.workers = group.getSize(), .fits = {}};
+  for (size_t i = 0; i < planner::kCollectives; ++i) {
+    const auto collective = static_cast<planner::Collective>(i);
+    const std::vector<Timing> timings =
+        CollectiveProbe(group, launched_as(collective), options.seconds_per_collective).run();
+    measured.fits[i] = planner::fit_collective(collective, group.getSize(), timings);
+  }
+  return measured;
+}
+
+}  // namespace gradwire

@@ -1,0 +1,99 @@
+#include "ddp/recorded_profile.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "planner/profile_json.h"
+
+namespace gradwire {
+namespace {
+
+constexpr size_t kLeftOut = std::numeric_limits<size_t>::max();
+
+double number_or(const OptionMap& options, const char* name, double otherwise) {
+  const auto found = options.find(name);
+  if (found == options.end()) return otherwise;
+  if (const auto* integer = std::get_if<int64_t>(&found->second)) {
+    return static_cast<double>(*integer);
+  }
+  const auto* number = std::get_if<double>(&found->second);
+  return number == nullptr ? otherwise : *number;
+}
+
+bool takes_votes(const Request& request) {
+  const auto mode = request.options.find("mode");
+  return mode != request.options.end() && mode->second == OptionValue(std::string("vote"));
+}
+
+// The running method in the planner's terms; its defaults are the methods' own.
+planner::MethodChoice choice_of(const Request& request) {
+  planner::MethodChoice choice;
+  choice.method =
+      takes_votes(request) ? planner::Method::sign_vote : planner::method_named(request.method);
+  choice.rank =
+      static_cast<int64_t>(number_or(request.options, "rank", static_cast<double>(choice.rank)));
+  choice.min_ratio = number_or(request.options, "min_ratio", choice.min_ratio);
+  choice.density = number_or(request.options, "density", choice.density);
+  return choice;
+}
+
+std::vector<int64_t> elements_of(const RecordedJob& job) {
+  std::vector<int64_t> elements;
+  for (const std::vector<size_t>& bucket : job.buckets) {
+    elements.push_back(0);
+    for (const size_t i : bucket) elements.back() += job.parameters[i].tensor.numel();
+  }
+  return elements;
+}
+
+// Those without elements cost nothing and are no shapes to the planner. Returns the places of all.
+std::vector<size_t> add_parameters(const RecordedJob& job, planner::Profile& profile) {
+  std::vector<size_t> places;
+  for (const Parameter& parameter : job.parameters) {
+    const bool is_empty = parameter.tensor.numel() == 0;
+    places.push_back(is_empty ? kLeftOut : profile.parameters.size());
+    if (!is_empty) {
+      profile.parameters.push_back({parameter.name, parameter.tensor.sizes().vec()});
+    }
+  }
+  return places;
+}
+
+planner::Bucket bucket_of(const std::vector<size_t>& parameters, const std::vector<size_t>& places,
+                          const StepRecorder::Bucket& recorded) {
+  planner::Bucket bucket{
+      .parameters = {}, .ready_seconds = recorded.ready_seconds, .measured = recorded.coding};
+  for (const size_t i : parameters) {
+    if (places[i] != kLeftOut) bucket.parameters.push_back(places[i]);
+  }
+  return bucket;
+}
+
+}  // namespace
+
+std::string recorded_profile(const RecordedJob& job, const StepRecorder& recorder) {
+  const StepRecorder::Medians medians = recorder.medians(elements_of(job));
+  if (medians.steps == 0) {
+    throw std::runtime_error(
+        "gradwire: a profile is made from complete steps with the buckets that the model has now; "
+        "there are 0 so far: run 3 steps after attach() or load_state_dict() first");
+  }
+  planner::Profile profile;
+  profile.name = "recorded profile";
+  profile.device = job.parameters.front().tensor.is_cpu() ? "cpu" : "gpu";
+  profile.forward_seconds = job.forward_seconds;
+  profile.measured = {
+      .choice = choice_of(job.request), .workers = job.workers, .steps = medians.steps};
+  const std::vector<size_t> places = add_parameters(job, profile);
+  for (size_t i = 0; i < job.buckets.size(); ++i) {
+    const planner::Bucket bucket = bucket_of(job.buckets[i], places, medians.buckets[i]);
+    if (!bucket.parameters.empty()) profile.buckets.push_back(bucket);
+  }
+  profile.backward_seconds = profile.buckets.back().ready_seconds;
+  nlohmann::json json = to_json(profile);
+  json.erase("rates");  // of other methods nothing is known
+  return json.dump();
+}
+
+}  // namespace gradwire

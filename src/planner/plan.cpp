@@ -1,0 +1,202 @@
+#include "planner/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+#include "planner/device.h"
+#include "planner/json_object.h"
+#include "planner/measured_link.h"
+#include "planner/model_shapes.h"
+#include "planner/profile_json.h"
+#include "planner/quantity.h"
+
+namespace gradwire::planner {
+namespace {
+
+using nlohmann::json;
+
+const std::vector<int64_t> kWorkers = {8, 32, 128, 1024};
+const std::vector<std::string> kBandwidths = {"1gbit", "10gbit", "25gbit", "100gbit", "400gbit"};
+
+template <typename Value>
+void require(bool condition, const char* option, const char* rule, const Value& value) {
+  if (condition) return;
+  std::ostringstream text;
+  text << "[plan] " << option << " must be " << rule << "; got " << value;
+  throw std::invalid_argument(text.str());
+}
+
+void check(const PlanRequest& request) {
+  for (const int64_t workers : request.workers)
+    require(workers > 0, "workers", "positive", workers);
+  require(request.workers_per_node > 0, "workers_per_node", "positive", request.workers_per_node);
+  for (const auto& [option, value] : {std::pair("device_memory_gbs", request.device_memory_gbs),
+                                      std::pair("device_tflops", request.device_tflops)}) {
+    require(value.value_or(1) > 0, option, "positive", value.value_or(1));
+  }
+  const MethodChoice& options = request.options;
+  require(options.rank > 0, "rank", "positive", options.rank);
+  require(options.min_ratio >= 0, "min_ratio", "0 or more", options.min_ratio);
+  require(options.density >= 1e-6 && options.density <= 1, "density", "between 1e-6 and 1",
+          options.density);
+  require(options.conv_rate > 0, "adacomp_conv_rate", "positive", options.conv_rate);
+  require(options.dense_rate > 0, "adacomp_dense_rate", "positive", options.dense_rate);
+}
+
+std::string device_name(const PlanRequest& request) {
+  if (!request.device.empty()) return request.device;
+  const bool is_recorded = request.profile.is_object() && request.profile.contains("device");
+  return is_recorded ? JsonObject(request.profile, "profile").text("device") : "gpu";
+}
+
+Device device_of(const PlanRequest& request) {
+  const std::string name = device_name(request);
+  require(name == "gpu" || name == "cpu", "device", "gpu or cpu", name);
+  Device device = default_device(name == "cpu" ? DeviceKind::cpu : DeviceKind::gpu);
+  if (request.device_memory_gbs) device.memory_bandwidth = *request.device_memory_gbs * 1e9;
+  if (request.device_tflops) device.flops_per_second = *request.device_tflops * 1e12;
+  return device;
+}
+
+AllReduce all_reduce_of(const PlanRequest& request) {
+  if (request.all_reduce == "ring") return AllReduce::ring;
+  if (request.all_reduce == "tree") return AllReduce::tree;
+  require(request.all_reduce == "fastest", "all_reduce", "ring, tree or fastest",
+          request.all_reduce);
+  return AllReduce::fastest;
+}
+
+Profile profile_of(const PlanRequest& request) {
+  const Device device = device_of(request);
+  if (!request.profile.is_null()) {
+    Profile profile = profile_from_json(request.profile, coding_rates(device));
+    if (std::isinf(profile.flops_per_second)) profile.flops_per_second = device.flops_per_second;
+    return profile;
+  }
+  if (request.compute.empty()) {
+    throw std::invalid_argument(
+        "[plan] compute is missing: the seconds of one forward and backward pass on one worker");
+  }
+  const double compute = parse_seconds(request.compute);
+  require(compute > 0, "compute", "more than 0", request.compute);
+  Profile profile = model_profile(request.model, compute);
+  profile.rates = coding_rates(device);
+  profile.flops_per_second = device.flops_per_second;
+  return profile;
+}
+
+std::vector<MethodChoice> methods_of(const PlanRequest& request) {
+  std::vector<MethodChoice> choices;
+  const auto add = [&](Method method) {
+    const bool is_known =
+        std::ranges::any_of(choices, [&](const MethodChoice& c) { return c.method == method; });
+    if (is_known) return;
+    choices.push_back(request.options);
+    choices.back().method = method;
+  };
+  add(Method::allreduce);  // what all others are compared with
+  for (const std::string& name : request.methods) add(method_named(name));
+  if (request.methods.empty()) std::ranges::for_each(kAllMethods, add);
+  return choices;
+}
+
+// The probe's figures are those of rings.
+void use_link(SweepRequest& sweep, const PlanRequest& request) {
+  const MeasuredLink measured = measured_link_from_json(request.link);
+  sweep.network.between_nodes.latency = measured.link().latency;
+  sweep.network.all_reduce = AllReduce::ring;
+  sweep.network.slowness = measured.slowness();
+  if (request.workers.empty()) sweep.workers = {measured.workers};
+  if (request.bandwidths.empty()) sweep.bandwidths = {measured.link().bandwidth};
+}
+
+template <typename Value>
+void read(const JsonObject& object, const char* field, Value& value) {
+  if (!object.has(field)) return;
+  if constexpr (std::is_same_v<Value, json>) {
+    value = object.at(field);
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    value = object.text(field);
+  } else if constexpr (std::is_same_v<Value, int64_t>) {
+    value = object.integer(field);
+  } else if constexpr (std::is_same_v<Value, std::vector<int64_t>>) {
+    value = object.integers(field);
+  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+    value = object.texts(field);
+  } else {
+    value = object.number(field);
+  }
+}
+
+}  // namespace
+
+SweepRequest sweep_request(const PlanRequest& request) {
+  check(request);
+  SweepRequest sweep{
+      .profile = profile_of(request),
+      .network = {.workers = 1,
+                  .between_nodes = {.latency = parse_seconds(request.latency)},
+                  .workers_per_node = request.workers_per_node,
+                  .inside_node = {.latency = parse_seconds(request.node_latency),
+                                  .bandwidth = parse_bandwidth(request.node_bandwidth)},
+                  .all_reduce = all_reduce_of(request)},
+      .workers = request.workers.empty() ? kWorkers : request.workers,
+      .methods = methods_of(request)};
+  for (const std::string& text : request.bandwidths.empty() ? kBandwidths : request.bandwidths) {
+    sweep.bandwidths.push_back(parse_bandwidth(text));
+  }
+  if (!request.link.is_null()) use_link(sweep, request);
+  std::ranges::sort(sweep.workers);
+  std::ranges::sort(sweep.bandwidths);
+  return sweep;
+}
+
+PlanRequest plan_request_from_json(const json& value) {
+  const JsonObject object(value, "plan");
+  object.allow_only({"model",
+                     "profile",
+                     "compute",
+                     "link",
+                     "workers",
+                     "bandwidth",
+                     "latency",
+                     "workers_per_node",
+                     "node_bandwidth",
+                     "node_latency",
+                     "all_reduce",
+                     "device",
+                     "device_memory_gbs",
+                     "device_tflops",
+                     "methods",
+                     "rank",
+                     "min_ratio",
+                     "density",
+                     "adacomp_conv_rate",
+                     "adacomp_dense_rate"});
+  PlanRequest request;
+  read(object, "model", request.model);
+  read(object, "profile", request.profile);
+  read(object, "compute", request.compute);
+  read(object, "link", request.link);
+  read(object, "workers", request.workers);
+  read(object, "bandwidth", request.bandwidths);
+  read(object, "latency", request.latency);
+  read(object, "workers_per_node", request.workers_per_node);
+  read(object, "node_bandwidth", request.node_bandwidth);
+  read(object, "node_latency", request.node_latency);
+  read(object, "all_reduce", request.all_reduce);
+  read(object, "device", request.device);
+  read(object, "device_memory_gbs", request.device_memory_gbs);
+  read(object, "device_tflops", request.device_tflops);
+  read(object, "methods", request.methods);
+  read(object, "rank", request.options.rank);
+  read(object, "min_ratio", request.options.min_ratio);
+  read(object, "density", request.options.density);
+  read(object, "adacomp_conv_rate", request.options.conv_rate);
+  read(object, "adacomp_dense_rate", request.options.dense_rate);
+  return request;
+}
+
+}  // namespace gradwire::planner

@@ -1,0 +1,96 @@
+"""`gradwire probe`, as a user runs it: real processes, real collectives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import gradwire
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
+COMMAND = BUILD / "bin/gradwire"
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+
+# A build that was asked for must have the command; then its absence is a failure.
+pytestmark = pytest.mark.skipif(
+    "GRADWIRE_BUILD" not in os.environ and not COMMAND.exists(),
+    reason=f"GRADWIRE_BUILD is unset and {COMMAND} is not built",
+)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="emulated hosts need root")
+
+
+def gradwire_command(*arguments: object, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [str(part) for part in (COMMAND, *arguments)],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def test_probe_starts_workers_of_its_own_and_plan_takes_the_result(tmp_path):
+    file = tmp_path / "link.json"
+    run = gradwire_command("probe", "--workers", 3, "--seconds", 3, "--json", file)
+    assert run.returncode == 0, run.stderr
+    link = json.loads(file.read_text())
+    assert link["workers"] == 3
+    for name in COLLECTIVES:
+        assert link[name]["gbit_per_s"] > 0.01
+        assert link[name]["latency_seconds"] >= 0
+        assert link[name]["residual"] >= 0
+        assert link[name]["r_squared"] <= 1
+        assert name in run.stdout
+    assert run.stdout.startswith("3 workers")
+    planned = gradwire_command("plan", "--compute", "0.2", "--link", file)
+    assert planned.returncode == 0, planned.stderr
+    assert "3 workers" in planned.stdout
+    assert gradwire.plan(compute=0.2, link=link)["points"][0]["workers"] == 3
+
+
+@needs_root
+@pytest.mark.parametrize(("rate", "gbit_per_s"), [("100mbit", 0.1), ("1gbit", 1)])
+def test_probe_finds_the_rate_of_the_lab(rate, gbit_per_s, tmp_path):
+    file = tmp_path / "link.json"
+    found = []
+    for _ in range(3):  # whatever else runs on the machine may spoil one
+        run = gradwire_command(
+            "lab", "--hosts", 2, "--rate", rate, "--", COMMAND, "probe", "--json", file
+        )
+        assert run.returncode == 0, run.stderr
+        link = json.loads(file.read_text())
+        # The factor of the ring, 2(N-1)/N, is taken out already.
+        found.append(link["all_reduce"]["gbit_per_s"])
+        if found[-1] == pytest.approx(gbit_per_s, rel=0.1):
+            break
+    assert found[-1] == pytest.approx(gbit_per_s, rel=0.1), found
+    assert link["gbit_per_s"] == found[-1]
+    assert link["all_reduce"]["r_squared"] > 0.9, run.stdout
+    # With gloo these now and then take twice the time.
+    for name in ("all_gather", "all_to_all"):
+        assert 0.3 * gbit_per_s < link[name]["gbit_per_s"] < 1.2 * gbit_per_s, run.stdout
+
+
+@needs_root
+def test_probe_takes_less_than_ten_seconds(tmp_path):
+    file = tmp_path / "link.json"
+    run = gradwire_command("lab", "--hosts", 4, "--rate", "100mbit", "--", COMMAND, "probe",
+                           "--json", file)  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert json.loads(file.read_text())["probe_seconds"] < 10, run.stdout
+
+
+def test_a_world_of_one_has_no_network():
+    run = gradwire_command("probe", RANK="0", WORLD_SIZE="1")
+    assert run.returncode == 1
+    assert "[probe] a network has at least 2 workers; got 1" in run.stderr
+
+
+def test_a_file_that_cannot_be_written_ends_all_workers(tmp_path):
+    run = gradwire_command(
+        "probe", "--workers", 2, "--seconds", 0.5, "--json", tmp_path / "no" / "link.json"
+    )
+    assert run.returncode == 1
+    assert "cannot write" in run.stderr
