@@ -112,8 +112,10 @@ void TrainingWorld::run(const Body& body) const {
   at::set_num_threads(threads);
   try {
     if (as_threads) {
-      trainer::run_learners(
-          learners, [&](int /*learner*/, const auto& group) { body(group, dataset, make_model); });
+      trainer::run_learners(learners, [&](int /*learner*/, const auto& group) {
+        at::set_num_threads(threads);  // OpenMP's number belongs to the thread that sets it
+        body(group, dataset, make_model);
+      });
     } else {
       body(init_process_group(), dataset, make_model);
     }
