@@ -106,8 +106,8 @@ std::shared_ptr<Attachment> attach(
     const std::shared_ptr<c10d::Reducer>& reducer,
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     const std::vector<std::tuple<std::string, at::Tensor, bool>>& parameters,
-    const Request& request, const py::function& make_group,
-    const std::vector<size_t>& bucket_caps, const std::shared_ptr<c10d::Logger>& logger) {
+    const Request& request, const py::function& make_group, const std::vector<size_t>& bucket_caps,
+    const std::shared_ptr<c10d::Logger>& logger) {
   std::vector<NamedParameter> named;
   for (const auto& [name, tensor, expects_sparse] : parameters) {
     named.push_back({name, tensor, expects_sparse});

@@ -64,7 +64,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(c10d::ProcessGroup& gr
       c10::make_intrusive<c10d::PrefixStore>("gradwire/group/" + std::to_string(number), store);
   const auto backend = c10::dynamic_intrusive_pointer_cast<c10d::ProcessGroupGloo>(
       group.getBackend(c10::DeviceType::CPU));
-  TORCH_CHECK(backend != nullptr, "the process group must be one of init_process_group() or make_in_process_groups()");
+  TORCH_CHECK(backend != nullptr,
+              "the process group must be one of init_process_group() or "
+              "make_in_process_groups()");
   return make_gloo_group(own_part, group.getRank(), group.getSize(),
                          {.timeout = backend->getOptions()->timeout});
 }
