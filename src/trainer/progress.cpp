@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace gradwire::trainer {
@@ -18,7 +19,7 @@ std::string bar(int64_t step, int64_t steps) {
 
 std::string duration(double seconds) {
   char text[32];
-  const auto whole = static_cast<long>(seconds + 0.5);
+  const long whole = std::lround(seconds);
   if (whole >= 3600) {
     std::snprintf(text, sizeof text, "%ld:%02ld h", whole / 3600, whole / 60 % 60);
   } else if (whole >= 60) {
