@@ -8,7 +8,7 @@
 #                the thread sanitizer too
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
 #                docs/performance.md. `make bench-quick` is its short form (5 minutes)
-#   make study   every method on five tasks, three seeds (3 hours, can be stopped and started again);
+#   make study   every method on five tasks, three seeds (stops after 3 hours, goes on when started again);
 #                writes docs/accuracy.md
 #   make chaos   for every method, 20 workers killed at random times
 #   make soak    for every method, 20,000 steps with flat memory
