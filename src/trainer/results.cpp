@@ -108,7 +108,6 @@ EpochFigures Results::end_epoch(int64_t epoch, double train_loss, const Evaluati
                        {"wait", stats.wait_seconds - before_.wait},
                        {"decode", stats.decode_seconds - before_.decode}}}});
   before_ = {.by_kind = stats.by_kind,
-             .sent_bytes = stats.sent_bytes,
              .encode = stats.encode_seconds,
              .decode = stats.decode_seconds,
              .wait = stats.wait_seconds};

@@ -48,7 +48,6 @@ class Results {
  private:
   struct Counts {  // at the end of the last epoch
     std::array<KindStats, 3> by_kind = {};
-    int64_t sent_bytes = 0;
     double encode = 0, decode = 0, wait = 0;
   };
   void note_seconds(const StepFigures& step);
