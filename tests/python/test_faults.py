@@ -17,10 +17,10 @@ from worlds import free_port
 
 HERE = Path(__file__).parent
 WORKERS = 2
-STEPS = 40
 # `make chaos` asks for the full number for every method by itself; here they share one training.
 KILLS = int(os.environ.get("GRADWIRE_KILLS", "20"))
 GROUPS = [[method] for method in METHODS] if "GRADWIRE_KILLS" in os.environ else [METHODS]
+STEPS = 280 // len(GROUPS[0])  # more than a worker does before it is killed
 
 
 # What the survivor may say: ours, or for plain all-reduce and between steps the backend's own.
@@ -102,24 +102,24 @@ def test_killed_at_random_times_it_ends_where_it_would_have(tmp_path, variants):
     folder.mkdir()
     generator = random.Random(11)
     kills = 0
-    while kills < KILLS:
+    for _ in range(2 * KILLS):
         world = World(folder, variants)
         world.wait_until_training()
         time.sleep(generator.uniform(0, 0.5))
         victim = generator.randrange(WORKERS)
-        was_running = world.processes[victim].poll() is None
         world.processes[victim].kill()
         begin = time.monotonic()
         codes = world.wait(40)
-        if was_running and codes[1 - victim] == 0:
-            break  # done before the blow
-        kills += 1
-        assert codes[victim] == -signal.SIGKILL, world.text()
-        assert codes[1 - victim] == 1, "the other worker raised nothing"
-        # Within the group's timeout of 15 s; in truth at once, by the closed connection.
-        assert time.monotonic() - begin < 25
-        text = world.errors[1 - victim].read_text()
-        assert any(reason in text for reason in REASONS), text[-2000:]
+        if codes[1 - victim] != 0:  # else all was done before the blow
+            kills += 1
+            assert codes[victim] == -signal.SIGKILL, world.text()
+            assert codes[1 - victim] == 1, "the other worker raised nothing"
+            # Within the group's timeout of 15 s; in truth at once, by the closed connection.
+            assert time.monotonic() - begin < 25
+            text = world.errors[1 - victim].read_text()
+            assert any(reason in text for reason in REASONS), text[-2000:]
+        if kills == KILLS:
+            break
         # Keep it going for long enough that all kills happen.
         for path in folder.glob("worker*-*.pt"):
             if int(path.stem.split("-")[1]) > STEPS // 2:
