@@ -178,6 +178,7 @@ PYBIND11_MODULE(_core, module) {
            [](const Attachment& self) {
              return from_json(without_interpreter([&] { return self.profile(); }));
            })
+      .def("before_step", &Attachment::before_step, NoLock())
       .def("divide_by_active_workers", &Attachment::divide_by_active_workers);
 
   py::class_<StateMerger>(module, "StateMerger")

@@ -24,8 +24,10 @@ struct NamedParameter {
 
 using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
 
+class AutoMethod;
 class BucketLayout;
 class Pipeline;
+struct Plan;
 
 // The expert part: compression attached to a Reducer, DDP's or one's own. Both the Python attach()
 // and the C++ DistributedDataParallel are built on it.
@@ -57,6 +59,10 @@ class GRADWIRE_EXPORT Attachment {
   static void announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                const std::string& reason);
 
+  // Before the forward of every step that will synchronise, on all workers alike; method `auto`
+  // decides there. Gives one line of text where it has decided something, on worker 0.
+  std::string before_step();
+
   // Between steps. A state that does not fit is refused with a std::invalid_argument that names the
   // difference, and changes nothing. Loading restores the Reducer's buckets too, so it comes before
   // the first forward.
@@ -75,12 +81,19 @@ class GRADWIRE_EXPORT Attachment {
 
  private:
   Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout,
+             std::unique_ptr<AutoMethod> automatic, std::weak_ptr<c10d::Reducer> reducer,
              std::weak_ptr<c10d::Logger> logger);
-  double forward_seconds() const;
+  void install_hook();
+  void adopt(Plan plan);
+  void add_own_to(State& state) const;
+  double logged_seconds(const std::string& figure) const;
 
   std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<BucketLayout> layout_;
+  std::unique_ptr<AutoMethod> auto_;  // null: another method
+  std::weak_ptr<c10d::Reducer> reducer_;
   std::weak_ptr<c10d::Logger> logger_;
+  bool has_hook_ = false;
 };
 
 }  // namespace gradwire

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,6 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradwire import _core
 from gradwire._core import Attachment
+
+_log = logging.getLogger("gradwire")
 
 # Not an attribute of the model: it would keep the model from being pickled or copied.
 _attachments: weakref.WeakKeyDictionary[DistributedDataParallel, Attachment] = (
@@ -97,7 +100,19 @@ def attach(
     )
     _attachments[ddp] = attachment
     ddp.__class__ = _Attached
+    if method == "auto":
+        ddp.register_forward_pre_hook(_before_forward)
     return attachment
+
+
+def _before_forward(ddp: DistributedDataParallel, _: Any) -> None:
+    """Where ``auto`` decides: every worker comes here before each of its steps. Not so in an
+    evaluation, which one worker may do alone, nor once a worker has run out of data (``join``)."""
+    is_step = torch.is_grad_enabled() and ddp.training and ddp.require_backward_grad_sync
+    if is_step and not ddp._join_config.enable and ddp in _attachments:
+        message = _attachments[ddp].before_step()
+        if message:
+            _log.warning(message)
 
 
 def _group_of(ddp: Any, process_group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:

@@ -3,18 +3,25 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ddp/auto_method.h"
 #include "ddp/bucket_layout.h"
 #include "ddp/handshake.h"
 #include "ddp/hook.h"
 #include "ddp/pipeline.h"
 #include "ddp/plain_group.h"
 #include "ddp/saved_state.h"
+#include "planner/profile_json.h"
 
 namespace gradwire {
 
 Attachment::Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout,
+                       std::unique_ptr<AutoMethod> automatic, std::weak_ptr<c10d::Reducer> reducer,
                        std::weak_ptr<c10d::Logger> logger)
-    : pipeline_(std::move(pipeline)), layout_(std::move(layout)), logger_(std::move(logger)) {}
+    : pipeline_(std::move(pipeline)),
+      layout_(std::move(layout)),
+      auto_(std::move(automatic)),
+      reducer_(std::move(reducer)),
+      logger_(std::move(logger)) {}
 Attachment::~Attachment() = default;
 
 std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reducer>& reducer,
@@ -41,14 +48,51 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   auto layout = std::make_unique<BucketLayout>(reducer, known, bucket_caps);
   auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan),
                                              StepRecorder(reducer));
-  pipeline->make_later_rounds(make_group);
-  if (pipeline->is_plain()) {
-    reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline, layout->elements()));
-  } else {
-    reducer->register_comm_hook(std::make_unique<Hook>(pipeline));
+  const bool is_auto = request.method == kAuto;
+  // Whatever it will choose: groups cannot be made in the middle of a training.
+  pipeline->make_later_rounds(make_group, is_auto ? kMostRounds : 1);
+  std::unique_ptr<AutoMethod> automatic;
+  if (is_auto) {
+    automatic = std::make_unique<AutoMethod>(request, group, known.front().tensor.device());
   }
-  return std::shared_ptr<Attachment>(
-      new Attachment(std::move(pipeline), std::move(layout), logger));
+  const bool is_plain = pipeline->is_plain();
+  if (is_plain) {
+    reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline, layout->elements()));
+  }
+  std::shared_ptr<Attachment> attachment(new Attachment(std::move(pipeline), std::move(layout),
+                                                        std::move(automatic), reducer, logger));
+  if (!is_plain) attachment->install_hook();
+  return attachment;
+}
+
+// A Reducer takes a hook at any time, and keeps it.
+void Attachment::install_hook() {
+  const auto reducer = reducer_.lock();
+  if (has_hook_ || reducer == nullptr) return;
+  reducer->register_comm_hook(std::make_unique<Hook>(pipeline_));
+  has_hook_ = true;
+}
+
+void Attachment::adopt(Plan plan) {
+  pipeline_->adopt(std::move(plan));
+  if (!pipeline_->is_plain()) install_hook();
+}
+
+std::string Attachment::before_step() {
+  if (auto_ == nullptr) return {};
+  const bool has_changed = auto_->look(
+      pipeline_->steps(),
+      {.profile =
+           [&] {
+             return pipeline_->profile(layout_->current(), logged_seconds("forward_compute_time"));
+           },
+       .exposed_seconds =
+           [&] {
+             return std::max(0.0, logged_seconds("backward_comm_time") -
+                                      logged_seconds("backward_compute_comm_overlap_time"));
+           }});
+  if (has_changed) adopt(make_plan(auto_->decided(), pipeline_->parameters()));
+  return auto_->take_message();
 }
 
 void Attachment::announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
@@ -58,17 +102,35 @@ void Attachment::announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& 
 
 State Attachment::state() const {
   State state = pipeline_->state();
-  state["buckets"] = layout_->next();
+  add_own_to(state);
   return saved_state::with_worker(state, pipeline_->group()->getRank());
+}
+
+void Attachment::add_own_to(State& state) const {
+  state["buckets"] = layout_->next();
+  if (auto_ != nullptr) state["auto"] = auto_->saved();
 }
 
 // Everything is checked before anything is changed.
 void Attachment::load_state(const State& state) {
   const int worker = pipeline_->group()->getRank();
   const State saved = saved_state::without_worker(state, worker);
-  saved_state::check_fits(saved_state::without_worker(this->state(), worker), saved);
+  const auto decision = saved.find("auto");
+  const bool has_decision =
+      auto_ != nullptr && decision != saved.end() && decision->second.isString();
+  std::optional<Plan> plan;
+  if (has_decision) {
+    plan = make_plan(auto_->decided_in(decision->second.toStringRef()), pipeline_->parameters());
+  }
+  State current = plan ? pipeline_->state_with(*plan) : pipeline_->state();
+  add_own_to(current);
+  saved_state::check_fits(current, saved);
   layout_->check(saved.at("buckets"));
   layout_->restore(saved.at("buckets").toTensor());
+  if (plan) {
+    adopt(std::move(*plan));
+    auto_->load(decision->second.toStringRef(), saved.at("steps").toInt());
+  }
   pipeline_->load_state(saved);
 }
 
@@ -78,20 +140,23 @@ void Attachment::divide_by_active_workers(bool value) {
 
 Stats Attachment::stats() const { return pipeline_->stats(); }
 
-// The Reducer measures it in each of the first ten steps, then in every hundredth. The mean has the
-// first step in it, which may have compiled the model; the last may have been interrupted.
-double Attachment::forward_seconds() const {
+// The Reducer measures them in each of the first ten steps, then in every hundredth. The mean has
+// the first step in it, which may have compiled the model; the last may have been interrupted.
+double Attachment::logged_seconds(const std::string& figure) const {
   const auto logger = logger_.lock();
   if (logger == nullptr) return 0;
   const auto figures = logger->get_ddp_logging_data().ints_map;
-  const auto last = figures.find("forward_compute_time");
-  const auto mean = figures.find("avg_forward_compute_time");
+  const auto last = figures.find(figure);
+  const auto mean = figures.find("avg_" + figure);
   if (last == figures.end() || mean == figures.end()) return 0;
   return static_cast<double>(std::max<int64_t>(0, std::min(last->second, mean->second))) * 1e-9;
 }
 
 std::string Attachment::profile() const {
-  return pipeline_->profile(layout_->current(), forward_seconds());
+  nlohmann::json json =
+      to_json(pipeline_->profile(layout_->current(), logged_seconds("forward_compute_time")));
+  json.erase("rates");  // of other methods nothing is known
+  return json.dump();
 }
 
 }  // namespace gradwire

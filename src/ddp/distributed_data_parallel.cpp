@@ -3,6 +3,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
+#include <iostream>
 #include <set>
 #include <stdexcept>
 
@@ -108,6 +109,11 @@ void DataParallelCore::broadcast(const std::vector<at::Tensor>& tensors) const {
 void DataParallelCore::before_forward() {
   if (!at::GradMode::is_enabled()) return;
   if (synchronises_) {
+    if (module_->is_training()) {
+      if (const std::string message = attachment_->before_step(); !message.empty()) {
+        std::clog << message << std::endl;
+      }
+    }
     logger_->set_runtime_stats_and_log();  // of the step before
     reducer_->prepare_for_forward();
     reducer_->rebuild_buckets();

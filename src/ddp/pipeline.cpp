@@ -36,10 +36,43 @@ Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Par
       plan_(std::move(plan)),
       recorder_(std::move(recorder)) {
   stats_.method = request_.method;
+  plan_since_ = request_.start_after;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     index_of_[parameters_[i].tensor.unsafeGetTensorImpl()] = i;
+  }
+  describe_plan();
+}
+
+void Pipeline::describe_plan() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
     stats_.plan[parameters_[i].name] = plan_.describe(i);
   }
+}
+
+int64_t Pipeline::steps() const {
+  const std::lock_guard lock(mutex_);
+  return stats_.steps;
+}
+
+void Pipeline::adopt(Plan plan) {
+  const std::lock_guard lock(mutex_);
+  check_between_steps();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (plan_.treatments[i].state == nullptr) continue;
+    const at::Tensor residual = plan_.treatments[i].state->residual();
+    if (!residual.defined()) continue;
+    ParameterState* next = plan.treatments[i].state.get();
+    auto tensors = next == nullptr ? std::map<std::string, at::Tensor>() : next->tensors();
+    if (const auto found = tensors.find("residual"); found != tensors.end()) {
+      found->second.copy_(residual.view_as(found->second));
+    } else {
+      left_over_[i] = residual.clone();
+    }
+  }
+  plan_ = std::move(plan);
+  plan_since_ = stats_.steps;
+  recorder_.forget();
+  describe_plan();
 }
 
 void Pipeline::begin_step(bool has_joined) {
@@ -69,6 +102,7 @@ void Pipeline::rescale_residuals(double factor) {
       if (name == "residual") tensor.mul_(factor);
     }
   }
+  for (auto& [parameter, tensor] : left_over_) tensor.mul_(factor);
 }
 
 void Pipeline::count_active_workers(bool has_joined) {
@@ -95,9 +129,12 @@ std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& buck
       groups[0].push_back({&parameters_[index], nullptr, gradients[i]});
     } else if (tensors[i].numel() > 0) {
       const Treatment& treatment = plan_.treatments[index];
+      const at::Tensor memory = in_layout_of(tensors[i], gradients[i]);
+      if (const auto left_over = left_over_.extract(index)) {
+        memory.add_(left_over.mapped().view_as(memory));
+      }
       groups[compressing ? treatment.carrier : 0].push_back(
-          {&parameters_[index], compressing ? treatment.state.get() : nullptr,
-           in_layout_of(tensors[i], gradients[i])});
+          {&parameters_[index], compressing ? treatment.state.get() : nullptr, memory});
     }
   }
   // Where an exchange of this bucket takes uncompressed parameters along, they need none of their
@@ -112,8 +149,7 @@ std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& buck
   return groups;
 }
 
-void Pipeline::make_later_rounds(const MakeGroup& make_group) {
-  int rounds = 1;
+void Pipeline::make_later_rounds(const MakeGroup& make_group, int rounds) {
   for (const auto& carrier : plan_.carriers) rounds = std::max(rounds, carrier->rounds());
   std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
   for (int round = 1; round < rounds; ++round) groups.push_back(make_group());
@@ -137,7 +173,7 @@ void Pipeline::count(const Leg& leg) {
 }
 
 std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots) {
-  const Step step{.number = stats_.steps - request_.start_after,
+  const Step step{.number = stats_.steps - plan_since_,
                   .worker = group_->getRank(),
                   .workers = group_->getSize(),
                   .loss_scale = static_cast<float>(loss_scale_)};
@@ -256,10 +292,11 @@ Stats Pipeline::stats() const {
   return stats;
 }
 
-std::string Pipeline::profile(const std::vector<std::vector<size_t>>& buckets,
-                              double forward_seconds) const {
+planner::Profile Pipeline::profile(const std::vector<std::vector<size_t>>& buckets,
+                                   double forward_seconds) const {
   const std::lock_guard lock(mutex_);
   return recorded_profile({.request = request_,
+                           .is_plain = plan_.is_plain(),
                            .parameters = parameters_,
                            .buckets = buckets,
                            .workers = group_->getSize(),
@@ -274,7 +311,9 @@ void Pipeline::check_between_steps() const {
   }
 }
 
-State Pipeline::state() const {
+State Pipeline::state() const { return state_with(plan_); }
+
+State Pipeline::state_with(const Plan& plan) const {
   const std::lock_guard lock(mutex_);
   check_between_steps();
   State state;
@@ -283,11 +322,12 @@ State Pipeline::state() const {
   state["workers"] = static_cast<int64_t>(group_->getSize());
   state["steps"] = stats_.steps;
   state["start_after"] = request_.start_after;
+  state["plan_since"] = plan_since_;
   state["loss_scale"] = loss_scale_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    state[parameters_[i].name + "/treatment"] = plan_.describe(i);
-    if (plan_.treatments[i].state == nullptr) continue;
-    for (const auto& [name, tensor] : plan_.treatments[i].state->tensors()) {
+    state[parameters_[i].name + "/treatment"] = plan.describe(i);
+    if (plan.treatments[i].state == nullptr) continue;
+    for (const auto& [name, tensor] : plan.treatments[i].state->tensors()) {
       state[parameters_[i].name + "/" + name] = tensor.clone();
     }
   }
@@ -299,6 +339,7 @@ void Pipeline::load_state(const State& state) {
   check_between_steps();
   last_bucket_ = kNone;
   stats_.steps = state.at("steps").toInt();
+  plan_since_ = state.at("plan_since").toInt();
   loss_scale_ = state.at("loss_scale").toDouble();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (plan_.treatments[i].state == nullptr) continue;

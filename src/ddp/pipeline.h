@@ -39,10 +39,18 @@ class Pipeline {
   Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
            Request request, Plan plan, StepRecorder recorder);
 
-  // Makes the process groups for later rounds, if the methods have any. Collective.
-  void make_later_rounds(const MakeGroup& make_group);
+  // Makes the process groups for later rounds, if the methods have any, or for as many rounds as
+  // are said. Collective.
+  void make_later_rounds(const MakeGroup& make_group, int rounds = 1);
 
   bool is_plain() const { return plan_.is_plain(); }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  int64_t steps() const;
+
+  // From now on gradients travel by this plan, which has no more rounds than there are
+  // process groups for. What the one before has kept back is not lost. Between steps; the same on
+  // all workers.
+  void adopt(Plan plan);
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
 
   // Encodes the bucket and launches its collectives. A worker that has run out of data (DDP's join)
@@ -56,17 +64,20 @@ class Pipeline {
 
   // Without the worker in the keys; see saved_state.h. Loads only what fits.
   State state() const;
+  // What it would hold with that plan.
+  State state_with(const Plan& plan) const;
   void load_state(const State& state);
   Stats stats() const;
-  // As JSON; see recorded_profile.h.
-  std::string profile(const std::vector<std::vector<size_t>>& buckets,
-                      double forward_seconds) const;
+  // See recorded_profile.h.
+  planner::Profile profile(const std::vector<std::vector<size_t>>& buckets,
+                           double forward_seconds) const;
   void divide_by_active_workers(bool value) { divides_by_active_ = value; }
 
  private:
   bool is_compressing() const { return stats_.steps > request_.start_after; }
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
+  void describe_plan();
   void begin_step(bool has_joined);
   void rescale_residuals(double factor);
   void check_between_steps() const;
@@ -94,8 +105,12 @@ class Pipeline {
   bool is_recording_ = false;  // this step
   size_t launched_ = 0;        // buckets of this step
   size_t last_bucket_ = kNone;
-  int under_way_ = 0;                      // buckets launched and not completed yet
-  double loss_scale_ = 1;                  // of the last step: what the residuals are in
+  int under_way_ = 0;       // buckets launched and not completed yet
+  double loss_scale_ = 1;   // of the last step: what the residuals are in
+  int64_t plan_since_ = 0;  // the step after which this plan came
+  // What an earlier plan has kept back of parameters that now travel uncompressed, by parameter:
+  // goes into their next gradients.
+  std::unordered_map<size_t, at::Tensor> left_over_;
   std::shared_ptr<ActiveWorkers> active_;  // of this step
 };
 

@@ -28,6 +28,9 @@ Choice complete(const std::string& method, const OptionMap& options) {
 Choice complete_override(const Request& request, OptionMap override) {
   const auto named = override.find("method");
   if (named == override.end()) {
+    if (request.method == kAuto) {
+      throw std::invalid_argument("[per_parameter] beside auto, every entry must name its method");
+    }
     OptionMap merged = override;
     merged.insert(request.options.begin(), request.options.end());
     return complete(request.method, merged);
@@ -35,6 +38,9 @@ Choice complete_override(const Request& request, OptionMap override) {
   const auto* method = std::get_if<std::string>(&named->second);
   if (method == nullptr) throw std::invalid_argument("[per_parameter] method must be a name");
   const std::string name = *method;
+  if (name == kAuto) {
+    throw std::invalid_argument("[per_parameter] auto is for a whole model, not for a parameter");
+  }
   override.erase("method");
   return complete(name, override);
 }
@@ -64,12 +70,13 @@ class Planner {
       throw std::invalid_argument("start_after must be >= 0; got " +
                                   std::to_string(request.start_after));
     }
-    default_ = complete(request.method, request.options);
     for (const auto& [pattern, options] : request.per_parameter) {
       overrides_.emplace_back(pattern, complete_override(request, options));
     }
     plain_ = complete("allreduce", {});
     carrier_of(plain_);
+    default_ = complete(request.method, request.options);
+    if (request.method == kAuto) default_ = plain_;  // but for what it has decided
   }
 
   void add(const Parameter& parameter) {

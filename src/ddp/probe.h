@@ -2,6 +2,7 @@
 
 // Finds out about the network by using it.
 
+#include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "planner/measured_link.h"
@@ -10,6 +11,7 @@ namespace gradwire {
 
 struct ProbeOptions {
   double seconds_per_collective = 2;  // about; there are three
+  at::Device device = at::kCPU;       // where the group's tensors are
 };
 
 // Times the group's all-reduce, all-gather and all-to-all at several sizes and fits latency and

@@ -1,10 +1,9 @@
 #include "ddp/recorded_profile.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "planner/profile_json.h"
+#include "methods/registry.h"
 
 namespace gradwire {
 namespace {
@@ -26,9 +25,12 @@ bool takes_votes(const Request& request) {
   return mode != request.options.end() && mode->second == OptionValue(std::string("vote"));
 }
 
-// The running method in the planner's terms; its defaults are the methods' own.
-planner::MethodChoice choice_of(const Request& request) {
+// The running method in the planner's terms; its defaults are the methods' own. Nothing where
+// `auto` has chosen several.
+std::optional<planner::MethodChoice> choice_of(const Request& request, bool is_plain) {
   planner::MethodChoice choice;
+  if (is_plain) return choice;
+  if (request.method == kAuto) return std::nullopt;
   choice.method =
       takes_votes(request) ? planner::Method::sign_vote : planner::method_named(request.method);
   choice.rank =
@@ -72,7 +74,7 @@ planner::Bucket bucket_of(const std::vector<size_t>& parameters, const std::vect
 
 }  // namespace
 
-std::string recorded_profile(const RecordedJob& job, const StepRecorder& recorder) {
+planner::Profile recorded_profile(const RecordedJob& job, const StepRecorder& recorder) {
   const StepRecorder::Medians medians = recorder.medians(elements_of(job));
   if (medians.steps == 0) {
     throw std::runtime_error(
@@ -83,17 +85,16 @@ std::string recorded_profile(const RecordedJob& job, const StepRecorder& recorde
   profile.name = "recorded profile";
   profile.device = job.parameters.front().tensor.is_cpu() ? "cpu" : "gpu";
   profile.forward_seconds = job.forward_seconds;
-  profile.measured = {
-      .choice = choice_of(job.request), .workers = job.workers, .steps = medians.steps};
+  if (const auto choice = choice_of(job.request, job.is_plain)) {
+    profile.measured = {.choice = *choice, .workers = job.workers, .steps = medians.steps};
+  }
   const std::vector<size_t> places = add_parameters(job, profile);
   for (size_t i = 0; i < job.buckets.size(); ++i) {
     const planner::Bucket bucket = bucket_of(job.buckets[i], places, medians.buckets[i]);
     if (!bucket.parameters.empty()) profile.buckets.push_back(bucket);
   }
   profile.backward_seconds = profile.buckets.back().ready_seconds;
-  nlohmann::json json = to_json(profile);
-  json.erase("rates");  // of other methods nothing is known
-  return json.dump();
+  return profile;
 }
 
 }  // namespace gradwire

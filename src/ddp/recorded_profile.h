@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "ddp/step_recorder.h"
@@ -12,14 +11,15 @@ namespace gradwire {
 // What a profile is made of, besides the recorded steps.
 struct RecordedJob {
   const Request& request;
+  bool is_plain;
   const std::vector<Parameter>& parameters;
   const std::vector<std::vector<size_t>>& buckets;  // the parameters of each
   int64_t workers;
   double forward_seconds;
 };
 
-// A profile as JSON, for the planner. Throws std::runtime_error where no step was recorded with
-// these buckets.
-std::string recorded_profile(const RecordedJob& job, const StepRecorder& recorder);
+// For the planner; the rates of other methods are not known. Throws std::runtime_error where no
+// step was recorded with these buckets.
+planner::Profile recorded_profile(const RecordedJob& job, const StepRecorder& recorder);
 
 }  // namespace gradwire

@@ -46,8 +46,8 @@ void check_value(const std::string& key, const c10::IValue& current, const c10::
       refuse("it was saved by " + describe(saved) + " workers and there are " + describe(current) +
              " here; make one for any number of workers with gradwire.merge");
     }
-  } else if (key == "steps") {
-    if (saved.toInt() < 0) refuse("steps is " + describe(saved));
+  } else if (key == "steps" || key == "plan_since") {
+    if (saved.toInt() < 0) refuse(key + " is " + describe(saved));
   } else if (key == "loss_scale") {
     if (!(saved.toDouble() > 0) || !std::isfinite(saved.toDouble())) {
       refuse("loss_scale is " + describe(saved));

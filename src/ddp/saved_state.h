@@ -3,7 +3,8 @@
 // The form in which states are saved: what is in a state, and what makes one unfit to be loaded.
 //
 // Here a state's keys have lost their "worker<i>/" (or "merged/"):
-//   format, method, workers (0: merged), steps, start_after, loss_scale, buckets
+//   format, method, workers (0: merged), steps, start_after, loss_scale, buckets,
+//   plan_since (the step after which the plan came), auto (its decision, where that is the method)
 //   <parameter>/treatment      how it travels: method and options
 //   <parameter>/residual, ...  its tensors
 
@@ -11,7 +12,7 @@
 
 namespace gradwire::saved_state {
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
 constexpr int64_t kMerged = 0;  // in place of a number of workers
 inline const std::string kResidual = "/residual";
 

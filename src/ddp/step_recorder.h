@@ -18,6 +18,7 @@ class StepRecorder {
   explicit StepRecorder(std::weak_ptr<c10d::Reducer> reducer) : reducer_(std::move(reducer)) {}
 
   void begin_step();
+  void forget() { steps_.clear(); }
   // In backward: its gradients are complete; then it is on its way.
   void bucket_is_ready(int64_t elements);
   void bucket_is_launched();

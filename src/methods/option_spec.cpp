@@ -79,6 +79,30 @@ OptionSpec choice_option(std::string name, std::vector<std::string> choices) {
           }};
 }
 
+OptionSpec subset_option(std::string name, std::vector<std::string> choices) {
+  std::string all;
+  for (const std::string& choice : choices) all += (all.empty() ? "" : "+") + choice;
+  return {std::move(name), all, "one or more of " + all,
+          [choices = std::move(choices)](const OptionValue& value) {
+            if (!std::holds_alternative<std::string>(value)) return false;
+            return std::ranges::all_of(subset_of(value), [&](const std::string& part) {
+              return std::ranges::find(choices, part) != choices.end();
+            });
+          }};
+}
+
+std::vector<std::string> subset_of(const OptionValue& value) {
+  std::vector<std::string> parts = {""};
+  for (const char character : std::get<std::string>(value)) {
+    if (character == '+') {
+      parts.emplace_back();
+    } else {
+      parts.back() += character;
+    }
+  }
+  return parts;
+}
+
 OptionMap complete_options(const std::string& method, const std::vector<OptionSpec>& specs,
                            const OptionMap& given) {
   OptionMap complete;

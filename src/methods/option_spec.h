@@ -22,6 +22,9 @@ OptionSpec integer_option(std::string name, int64_t default_value, int64_t least
 OptionSpec number_option(std::string name, double default_value, double least, double most,
                          bool open_below = false);
 OptionSpec choice_option(std::string name, std::vector<std::string> choices);  // default: the first
+// Some of them, joined by "+"; by default all.
+OptionSpec subset_option(std::string name, std::vector<std::string> choices);
+std::vector<std::string> subset_of(const OptionValue& value);
 
 // The given options checked and completed with the defaults. Throws std::invalid_argument, naming
 // the valid options or values, for one that is unknown or out of range.

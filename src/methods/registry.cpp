@@ -16,7 +16,8 @@ const std::vector<MethodEntry>& registry() {
       topk_method(),       //
       powersgd_method(),   //
       acpsgd_method(),     //
-      adacomp_method(),
+      adacomp_method(),    //
+      auto_method(),
   };
   return entries;
 }

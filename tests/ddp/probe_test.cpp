@@ -10,7 +10,7 @@
 namespace gradwire {
 namespace {
 
-constexpr ProbeOptions kShort = {.seconds_per_collective = 0.2};
+const ProbeOptions kShort = {.seconds_per_collective = 0.2};
 
 TEST(Probe, TellsEveryWorkerTheSame) {
   const auto links = run_world<nlohmann::json>(

@@ -1,0 +1,205 @@
+#include "ddp/auto_method.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "ddp/device_speed.h"
+#include "ddp/peer_failure.h"
+#include "ddp/probe.h"
+#include "methods/registry.h"
+#include "planner/link_fit.h"
+
+namespace gradwire {
+namespace {
+
+using planner::Decision;
+using planner::Verdict;
+
+// The first step has other buckets and cold caches.
+constexpr int64_t kStepsBeforeFirstLook = 6;
+constexpr int64_t kShortestPause = 10;
+// A look costs a broadcast of a few bytes.
+constexpr int64_t kLongestPause = 80;
+// Steps that are as fast as expected cannot tell that the link has become faster.
+constexpr int64_t kStepsBetweenProbes = 2000;
+// Of a probe, for each of three collectives.
+constexpr double kProbeSteps = 4;
+constexpr double kShortestProbe = 0.2;
+constexpr double kLongestProbe = 1;
+
+// A parameter's name as a pattern that matches nothing else.
+std::string literal(const std::string& name) {
+  std::string pattern;
+  for (const char character : name) {
+    if (std::strchr("*?[\\", character) != nullptr) pattern += '\\';
+    pattern += character;
+  }
+  return pattern;
+}
+
+}  // namespace
+
+AutoMethod::AutoMethod(Request request, c10::intrusive_ptr<c10d::ProcessGroup> group,
+                       at::Device device)
+    : request_(std::move(request)),
+      group_(std::move(group)),
+      device_(device),
+      next_look_(request_.start_after + kStepsBeforeFirstLook),
+      pause_(kShortestPause) {}
+
+Request AutoMethod::with(const Decision& decision) const {
+  const OptionMap own = complete_options(find_method(kAuto), request_.options);
+  Request request = request_;
+  for (const auto& [name, method] : decision.methods) {
+    OptionMap options = {{"method", std::string(planner::name_of(method))}};
+    const MethodEntry& entry = find_method(std::string(planner::name_of(method)));
+    const bool has_rank = std::ranges::any_of(
+        entry.options, [](const auto& option) { return option.name == "rank"; });
+    if (has_rank) options["rank"] = own.at("rank");
+    request.per_parameter.emplace_back(literal(name), options);
+  }
+  return request;
+}
+
+void AutoMethod::record_step(int64_t steps) {
+  const Clock::time_point now = Clock::now();
+  if (last_step_ >= 0 && steps > last_step_) {
+    const std::chrono::duration<double> taken = now - last_time_;
+    seconds_.push_back(taken.count() / static_cast<double>(steps - last_step_));
+  }
+  last_step_ = steps;
+  last_time_ = now;
+}
+
+// Without the first one after a look: it has the look in it, and whatever that has changed.
+double AutoMethod::step_seconds() const {
+  return planner::median(std::vector<double>(seconds_.begin() + 1, seconds_.end()));
+}
+
+bool AutoMethod::look(int64_t steps, const Job& job) {
+  if (group_->getSize() < 2 || steps == last_step_) return false;
+  record_step(steps);
+  if (steps < next_look_) return false;
+  next_look_ = steps + pause_;
+  if (seconds_.size() < 2) return false;  // all workers alike: they have done the same steps
+  const Decision before = decision_;
+  const Verdict verdict = has_decided_ ? verdict_of_first_worker() : Verdict::surprising;
+  if (verdict != Verdict::as_expected || steps - last_measured_ >= kStepsBetweenProbes) {
+    measure_and_decide(job, verdict);
+  }
+  // What proves stable is looked at less often.
+  const bool has_changed = before.methods != decision_.methods;
+  pause_ = has_changed ? kShortestPause : std::min(2 * pause_, kLongestPause);
+  next_look_ = steps + pause_;
+  seconds_.clear();
+  last_time_ = Clock::now();
+  return has_changed;
+}
+
+Verdict AutoMethod::verdict_of_first_worker() const {
+  const Verdict own = planner::judge(decision_, step_seconds());
+  return static_cast<Verdict>(from_first_worker({static_cast<char>(own)}).front());
+}
+
+void AutoMethod::measure_and_decide(const Job& job, Verdict verdict) {
+  last_measured_ = last_step_;
+  if (verdict == Verdict::slower) {
+    for (const auto& [name, method] : decision_.methods) disappointed_.insert(method);
+  } else {
+    disappointed_.clear();  // that was under other circumstances
+  }
+  const double seconds = std::clamp(kProbeSteps * step_seconds(), kShortestProbe, kLongestProbe);
+  const std::string common = from_first_worker(std::to_string(seconds));
+  const planner::MeasuredLink link = with_other_workers(last_step_, [&] {
+    return probe(*group_, {.seconds_per_collective = std::stod(common), .device = device_});
+  });
+  const planner::Device device = measure_speed(device_);
+  std::string text;
+  if (group_->getRank() == 0) text = to_json(decide(link, device, job)).dump();
+  decision_ = planner::decision_from_json(nlohmann::json::parse(from_first_worker(text)));
+  has_decided_ = true;
+}
+
+// The other workers are waiting: whatever happens, something is decided.
+Decision AutoMethod::decide(const planner::MeasuredLink& link, const planner::Device& device,
+                            const Job& job) try {
+  planner::Profile profile = job.profile();
+  profile.rates = coding_rates(device);
+  profile.flops_per_second = device.flops_per_second;
+  const planner::Network network{.workers = group_->getSize(),
+                                 .between_nodes = link.link(),
+                                 .all_reduce = planner::AllReduce::ring,
+                                 .slowness = link.slowness()};
+  Decision predicted = planner::decide(profile, network, candidates(), 0);
+  if (!decision_.compresses()) {
+    other_seconds_ = std::max(0.0, step_seconds() - predicted.plain_seconds);
+  }
+  predicted = planner::decide(profile, network, candidates(), other_seconds_);
+  // The Reducer seldom measures it after the first steps.
+  const double exposed = has_decided_ ? step_seconds() : job.exposed_seconds();
+  const Decision decision = corrected(
+      predicted, decision_,
+      {.seconds = step_seconds(), .exposed_seconds = exposed, .is_slower = !disappointed_.empty()});
+  if (!has_decided_ || decision.methods != decision_.methods) {
+    message_ = "gradwire " + describe(decision, profile);
+  }
+  return decision;
+} catch (const std::exception& error) {
+  message_ =
+      std::string("gradwire auto: nothing changes, for it could not decide: ") + error.what();
+  Decision decision = decision_;
+  decision.expected_seconds = step_seconds();
+  return decision;
+}
+
+std::vector<planner::MethodChoice> AutoMethod::candidates() const {
+  const OptionMap options = complete_options(find_method(kAuto), request_.options);
+  std::vector<planner::MethodChoice> choices;
+  for (const std::string& name : subset_of(options.at("candidates"))) {
+    const planner::Method method = planner::method_named(name);
+    if (disappointed_.contains(method)) continue;
+    choices.push_back({.method = method, .rank = std::get<int64_t>(options.at("rank"))});
+  }
+  return choices;
+}
+
+std::string AutoMethod::from_first_worker(const std::string& text) const {
+  const at::NoGradGuard no_grad;
+  const auto broadcast = [&](const at::Tensor& values) {
+    const at::Tensor there = values.to(device_);
+    std::vector<at::Tensor> tensors = {there};
+    with_other_workers(last_step_, [&] { return group_->broadcast(tensors)->wait(); });
+    return there.cpu();
+  };
+  const auto length =
+      broadcast(at::full({1}, static_cast<int64_t>(text.size()), at::kLong)).item<int64_t>();
+  at::Tensor bytes = at::zeros({length}, at::kByte);
+  if (group_->getRank() == 0) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  bytes = broadcast(bytes);
+  return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(length)};
+}
+
+std::string AutoMethod::saved() const {
+  return has_decided_ ? to_json(decision_).dump() : std::string();
+}
+
+Request AutoMethod::decided_in(const std::string& saved) const {
+  if (saved.empty()) return request_;
+  const auto json = nlohmann::json::parse(saved, nullptr, /*allow_exceptions=*/false);
+  return with(planner::decision_from_json(json));
+}
+
+void AutoMethod::load(const std::string& saved, int64_t steps) {
+  has_decided_ = !saved.empty();
+  decision_ = has_decided_ ? planner::decision_from_json(nlohmann::json::parse(saved)) : Decision();
+  pause_ = kShortestPause;
+  next_look_ = has_decided_ ? steps + pause_ : std::max(next_look_, steps + kStepsBeforeFirstLook);
+  last_measured_ = steps;
+  last_step_ = -1;
+  seconds_.clear();
+}
+
+}  // namespace gradwire

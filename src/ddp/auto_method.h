@@ -1,0 +1,77 @@
+#pragma once
+
+// Method `auto`: measures a few plain steps, decides what to compress, and watches whether steps
+// take as long as it expected.
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <chrono>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradwire/options.h"
+#include "planner/decision.h"
+#include "planner/device.h"
+#include "planner/measured_link.h"
+
+namespace gradwire {
+
+class AutoMethod {
+ public:
+  AutoMethod(Request request, c10::intrusive_ptr<c10d::ProcessGroup> group, at::Device device);
+
+  // What it asks for when it decides.
+  struct Job {
+    std::function<planner::Profile()> profile;
+    std::function<double()> exposed_seconds;  // of communication after backward, in a step
+  };
+  // Before every step, with the number of those done: the same calls on all workers. Collective
+  // now and then. True if decided() has changed.
+  bool look(int64_t steps, const Job& job);
+  // One line about what the last look has decided, on worker 0. Empty from then on.
+  std::string take_message() { return std::exchange(message_, {}); }
+
+  // The request with what was decided as further per_parameter entries.
+  Request decided() const { return with(decision_); }
+
+  // The decision as text, to be saved; a resumed run starts with it. Throws std::invalid_argument
+  // for a text that is none.
+  std::string saved() const;
+  Request decided_in(const std::string& saved) const;
+  void load(const std::string& saved, int64_t steps);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Request with(const planner::Decision& decision) const;
+  void record_step(int64_t steps);
+  double step_seconds() const;
+  planner::Verdict verdict_of_first_worker() const;
+  void measure_and_decide(const Job& job, planner::Verdict verdict);
+  planner::Decision decide(const planner::MeasuredLink& link, const planner::Device& device,
+                           const Job& job);
+  std::string from_first_worker(const std::string& text) const;
+  std::vector<planner::MethodChoice> candidates() const;
+
+  Request request_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  at::Device device_;
+
+  bool has_decided_ = false;
+  planner::Decision decision_;
+  std::set<planner::Method> disappointed_;  // were slower than no compression
+  double other_seconds_ = 0;                // of a step, besides what the model knows of
+  std::string message_;
+
+  int64_t next_look_;
+  int64_t pause_;              // steps between two looks
+  int64_t last_measured_ = 0;  // the step at which the link was measured
+  int64_t last_step_ = -1;
+  Clock::time_point last_time_;
+  std::vector<double> seconds_;  // of the steps since the last look
+};
+
+}  // namespace gradwire

@@ -1,0 +1,115 @@
+#include "planner/decision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "planner/json_object.h"
+
+namespace gradwire::planner {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "gradwire-decision-1";
+
+std::string formatted(const char* format, double value) {
+  std::array<char, 64> text = {};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? formatted("%.3g ms", 1e3 * seconds) : formatted("%.3g s", seconds);
+}
+
+}  // namespace
+
+Decision decide(const Profile& profile, const Network& network,
+                std::span<const MethodChoice> candidates, double other_seconds) {
+  const Choice choice = choose_per_bucket(profile, network, candidates);
+  const Assignment plain = same_for_all(profile, {.method = Method::allreduce});
+  Decision decision{.methods = {},
+                    .expected_seconds = choice.prediction.seconds + other_seconds,
+                    .plain_seconds = simulate(profile, network, plain).seconds + other_seconds};
+  for (size_t i = 0; i < profile.buckets.size(); ++i) {
+    const Method method = choice.assignment[i].method;
+    if (method == Method::allreduce) continue;
+    for (const size_t parameter : profile.buckets[i].parameters) {
+      decision.methods[profile.parameters[parameter].name] = method;
+    }
+  }
+  return decision;
+}
+
+Decision corrected(Decision predicted, const Decision& running, const MeasuredStep& step) {
+  if (!running.compresses()) {
+    predicted.plain_seconds = step.seconds;
+    // Nothing can save more than all of it.
+    predicted.expected_seconds =
+        std::max(predicted.expected_seconds, step.seconds - step.exposed_seconds);
+  }
+  if (step.is_slower) predicted.plain_seconds = running.plain_seconds;
+  if (predicted.expected_seconds > (1 - kLeastGain) * predicted.plain_seconds) {
+    predicted.methods.clear();
+  }
+  if (predicted.methods == running.methods) {
+    predicted.expected_seconds = step.seconds;
+  } else if (!predicted.compresses()) {
+    predicted.expected_seconds = predicted.plain_seconds;
+  }
+  return predicted;
+}
+
+Verdict judge(const Decision& decision, double measured_seconds) {
+  if (decision.compresses() && measured_seconds > (1 + kTolerance) * decision.plain_seconds) {
+    return Verdict::slower;
+  }
+  const double difference = std::abs(measured_seconds - decision.expected_seconds);
+  return difference > kSurprise * decision.expected_seconds ? Verdict::surprising
+                                                            : Verdict::as_expected;
+}
+
+std::string describe(const Decision& decision, const Profile& profile) {
+  std::map<Method, double> bytes;
+  for (const ParameterShape& parameter : profile.parameters) {
+    const auto found = decision.methods.find(parameter.name);
+    const Method method = found == decision.methods.end() ? Method::allreduce : found->second;
+    bytes[method] += parameter.bytes();
+  }
+  std::string text = "auto:";
+  const char* separator = " ";
+  for (const auto& [method, part] : bytes) {
+    text += separator + std::string(name_of(method)) + " for " +
+            formatted("%.3g %%", 100 * part / profile.gradient_bytes()) + " of the gradient";
+    separator = ", ";
+  }
+  return text + "; a step is expected to take " + seconds_text(decision.expected_seconds) +
+         ", uncompressed " + seconds_text(decision.plain_seconds);
+}
+
+json to_json(const Decision& decision) {
+  json methods = json::object();
+  for (const auto& [name, method] : decision.methods) methods[name] = name_of(method);
+  return {{"format", kFormat},
+          {"methods", methods},
+          {"expected_seconds", decision.expected_seconds},
+          {"plain_seconds", decision.plain_seconds}};
+}
+
+Decision decision_from_json(const json& value) {
+  const JsonObject object(value, "decision");
+  object.require_format(kFormat);
+  object.allow_only({"format", "methods", "expected_seconds", "plain_seconds"});
+  Decision decision{.methods = {},
+                    .expected_seconds = object.number("expected_seconds"),
+                    .plain_seconds = object.number("plain_seconds")};
+  const JsonObject methods = object.object("methods");
+  for (const auto& [name, method] : object.at("methods").items()) {
+    decision.methods[name] = method_named(methods.text(name));
+  }
+  return decision;
+}
+
+}  // namespace gradwire::planner

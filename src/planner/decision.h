@@ -1,0 +1,57 @@
+#pragma once
+
+// What method `auto` decides, and when it has to think again. The measuring is done in src/ddp.
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "planner/choose.h"
+
+namespace gradwire::planner {
+
+// How far a step may be from what was expected of it.
+inline constexpr double kSurprise = 0.20;
+
+struct Decision {
+  std::map<std::string, Method> methods = {};  // of the parameters that are compressed, by name
+  double expected_seconds = 0;                 // of a step
+  double plain_seconds = 0;                    // of a step without compression
+
+  bool compresses() const { return !methods.empty(); }
+};
+
+// Less is not worth the loss, nor beyond the errors of predictions.
+inline constexpr double kLeastGain = 0.05;
+
+// `other_seconds`: what a step takes that the model does not know of, as the optimizer does.
+Decision decide(const Profile& profile, const Network& network,
+                std::span<const MethodChoice> candidates, double other_seconds);
+
+// A step as it was under the decision that is running.
+struct MeasuredStep {
+  double seconds = 0;
+  double exposed_seconds = 0;  // of communication, after backward
+  bool is_slower = false;      // than without compression
+};
+
+// What was measured is better than what is predicted.
+Decision corrected(Decision predicted, const Decision& running, const MeasuredStep& step);
+
+enum class Verdict : uint8_t {
+  as_expected,
+  surprising,  // measure again
+  slower,      // than without compression: these methods do not keep here what they promise
+};
+
+Verdict judge(const Decision& decision, double measured_seconds);
+
+// "auto: acpsgd for 97.1 % of the gradient, the rest uncompressed; a step is expected to ..."
+std::string describe(const Decision& decision, const Profile& profile);
+
+nlohmann::json to_json(const Decision& decision);
+// Throws std::invalid_argument naming the field that is wrong.
+Decision decision_from_json(const nlohmann::json& value);
+
+}  // namespace gradwire::planner

@@ -1,0 +1,56 @@
+#include "ddp/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include "ddp/plan.h"
+#include "world.h"
+
+namespace gradwire {
+namespace {
+
+// One parameter of one worker, alone in its bucket.
+class OneParameter {
+ public:
+  OneParameter(const Group& group, const Request& request)
+      : parameters_{{"weight", at::zeros({40, 30})}},
+        pipeline_(group, parameters_, request, make_plan(request, parameters_), StepRecorder({})) {
+    pipeline_.make_later_rounds([&] { return make_further_group(*group); }, kMostRounds);
+  }
+
+  at::Tensor step(const at::Tensor& gradient) {
+    const at::Tensor buffer = gradient.flatten().clone();
+    c10d::GradBucket bucket(0, 1, buffer, {0}, {static_cast<size_t>(buffer.numel())},
+                            {parameters_[0].tensor.sizes()}, {parameters_[0].tensor}, {});
+    const auto passage = pipeline_.launch(bucket, /*has_joined=*/false);
+    pipeline_.complete(*passage);
+    return buffer.view(gradient.sizes());
+  }
+
+  Pipeline& pipeline() { return pipeline_; }
+  void adopt(const Request& request) { pipeline_.adopt(make_plan(request, parameters_)); }
+
+ private:
+  std::vector<Parameter> parameters_;
+  Pipeline pipeline_;
+};
+
+TEST(Pipeline, LosesNothingWhenThePlanChanges) {
+  run_world<bool>(1, [](const Group& group) {
+    OneParameter model(group, {.method = "topk"});
+    const at::Tensor gradient = at::randn({40, 30});
+    at::Tensor sum = at::zeros_like(gradient);
+    int steps = 0;
+    for (const char* method : {"topk", "adacomp", "acpsgd", "sign", "half", "topk", "allreduce"}) {
+      model.adopt({.method = method});
+      for (int i = 0; i < 3; ++i, ++steps) sum += model.step(gradient);
+    }
+    // `half` keeps nothing back: its rounding is lost.
+    EXPECT_TRUE(at::allclose(sum, steps * gradient, 1e-2, 1e-2));
+    EXPECT_EQ(model.pipeline().stats().residual_norm, 0);
+    EXPECT_EQ(model.pipeline().stats().plan.at("weight"), "uncompressed");
+    return true;
+  });
+}
+
+}  // namespace
+}  // namespace gradwire

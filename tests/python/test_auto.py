@@ -1,0 +1,137 @@
+"""Method `auto`: it decides alike on all workers, from what it has measured on a real link."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gradwire
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from training import batch, same, small_net
+from worlds import run_world, run_world_with_errors
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+COMMAND = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev")) / "bin/gradwire"
+
+
+def in_the_lab(folder: Path, rate: str, scenario: str) -> list[dict]:
+    command = [COMMAND, "lab", "--hosts", "2", "--rate", rate, "--"]
+    command += [sys.executable, HERE / "auto_worker.py", folder, scenario]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    if "lets you make no network namespace" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"outcome{worker}.json").read_text()) for worker in range(2)]
+
+
+def test_a_slow_link_is_found_out_and_compressed_for(tmp_path):
+    outcomes = in_the_lab(tmp_path, "40mbit", "slow_link")
+    assert outcomes[0]["plan"] == outcomes[1]["plan"]
+    for outcome in outcomes:
+        assert outcome["before"] == ["uncompressed"]
+        assert outcome["after"] != ["uncompressed"]
+        # 4 MB at 40 Mb/s take 0.8 s.
+        assert outcome["plain_seconds"] > 0.7
+        assert outcome["seconds"] < 0.3 * outcome["plain_seconds"]
+    assert len(outcomes[0]["messages"]) == 1
+    assert "a step is expected to take" in outcomes[0]["messages"][0]
+    assert outcomes[1]["messages"] == []
+
+
+def test_it_changes_its_mind_when_the_link_does(tmp_path):
+    outcomes = in_the_lab(tmp_path, "unlimited", "link_that_becomes_slow")
+    assert outcomes[0]["plan"] == outcomes[1]["plan"]
+    for outcome in outcomes:
+        assert outcome["at_first"] == ["uncompressed"]
+        assert outcome["later"] != ["uncompressed"]
+
+
+def test_a_resumed_run_starts_with_the_saved_plan(tmp_path):
+    for outcome in in_the_lab(tmp_path, "40mbit", "resumed"):
+        assert outcome["at_once"] == outcome["methods"] != ["uncompressed"]
+        assert outcome["same"]
+
+
+def beside_stock_ddp(worker: int) -> tuple[bool, list[str]]:
+    torch.manual_seed(7)
+    net = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
+    stock, ours = (DistributedDataParallel(copy.deepcopy(net)) for _ in range(2))
+    gw = gradwire.attach(ours, "auto")
+    for model in (stock, ours):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        for step in range(20):
+            # Many samples and few weights: the network has next to nothing to do.
+            x = torch.randn(4096, 256, generator=torch.Generator().manual_seed(9 * step + worker))
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    return same(list(ours.parameters()), list(stock.parameters())), list(
+        gw.stats()["plan"].values()
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_where_the_link_is_fast_it_is_stock_ddp_to_the_last_bit(workers):
+    for equal, plan in run_world(workers, beside_stock_ddp):
+        assert equal
+        assert set(plan) == {"uncompressed"}
+
+
+def evaluated_by_one_worker(worker: int) -> int:
+    """It decides in the middle of this, and worker 0 must not wait for the other in vain."""
+    ddp = DistributedDataParallel(small_net())
+    gw = gradwire.attach(ddp, "auto")
+    for step in range(12):
+        x, y = batch(worker, step)
+        nn.functional.cross_entropy(ddp(x), y).backward()
+        if worker == 0:
+            ddp.eval()
+            with torch.no_grad():
+                ddp(x)
+            ddp.train()
+        torch.distributed.barrier()
+    return gw.stats()["steps"]
+
+
+def test_an_evaluation_on_one_worker_is_no_step():
+    assert run_world(2, evaluated_by_one_worker) == [12, 12]
+
+
+def joined(worker: int) -> int:
+    ddp = DistributedDataParallel(small_net())
+    gw = gradwire.attach(ddp, "auto")
+    with ddp.join():
+        for step in range(5 + 6 * worker):
+            x, y = batch(worker, step)
+            nn.functional.cross_entropy(ddp(x), y).backward()
+    return gw.stats()["steps"]
+
+
+def test_under_join_it_decides_nothing():
+    assert run_world(2, joined) == [11, 11]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"candidates": "half+magic"}, "candidates must be one or more of half"),
+        ({"per_parameter": {"*": {"rank": 2}}}, "every entry must name its method"),
+        ({"error_feedback": False}, 'has no option "error_feedback"'),
+    ],
+)
+def test_wrong_use_is_refused(options, text):
+    for outcome in run_world_with_errors(2, attach_with, options):
+        assert outcome.kind == "ValueError"
+        assert text in outcome.message
+
+
+def attach_with(worker: int, options: dict) -> None:
+    gradwire.attach(DistributedDataParallel(small_net()), "auto", **options)
