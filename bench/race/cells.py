@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 EVERYONE = (
     *("compute", "ddp", "allreduce", "half", "sign", "sign-vote", "topk", "adacomp"),
-    *("powersgd", "acpsgd", "acpsgd-bf16", "torch-fp16", "torch-powersgd", "epfml-powersgd"),
+    *(
+        "powersgd",
+        "acpsgd",
+        "acpsgd-bf16",
+        "auto",
+        "torch-fp16",
+        "torch-powersgd",
+        "epfml-powersgd",
+    ),
 )
 LOW_RANK = ("compute", "ddp", "powersgd", "acpsgd", "acpsgd-bf16", "torch-powersgd")
 ABLATIONS = (
@@ -39,7 +47,7 @@ def without(*left_out: str) -> tuple[str, ...]:
 CELLS: dict[str, Cell] = {
     "bert-4x64-250mbit": Cell(
         "BERT-Base, batch 4 x 64 tokens, 250 Mb/s",
-        *("bert", 4, "250mbit", without("allreduce", "half", "sign-vote")),
+        *("bert", 4, "250mbit", without("allreduce", "half", "sign-vote", "auto")),
         steps=20,
         turn=10,
         budget=1680,

@@ -28,6 +28,8 @@ class Contender:
     """The model without any communication: what the others are measured against."""
 
     attachment: gradwire.Attachment | None = None
+    # DDP makes its buckets anew after the first step, torch's PowerSGD begins in the third.
+    warm_up = 3
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -118,10 +120,12 @@ def ours(
     bucket_cap_mb: float | None = None,
     **options: Any,
 ) -> Contender:
-    if method in ("powersgd", "acpsgd"):
+    if method in ("powersgd", "acpsgd", "auto"):
         options["rank"] = rank
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
+    if method == "auto":
+        contender.warm_up = 18  # it decides after six steps, and may correct itself after ten more
     return contender
 
 
@@ -138,6 +142,7 @@ CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] 
     "powersgd": partial(ours, method="powersgd"),
     "acpsgd": partial(ours, method="acpsgd"),
     "acpsgd-bf16": partial(ours, method="acpsgd", dtype="bf16"),
+    "auto": partial(ours, method="auto"),
     # One of the system optimisations switched off.
     "ddp-unfused": partial(ddp, bucket_cap_mb=BUCKET_PER_PARAMETER),
     "ddp-no-overlap": partial(ddp, bucket_cap_mb=ONE_BUCKET),

@@ -27,7 +27,6 @@ from torch import nn
 from bench.race.contenders import CONTENDERS, Contender
 from bench.race.models import Batch, make_batches, make_model
 
-WARM_UP = 3  # DDP makes its buckets anew after the first step, torch's PowerSGD begins in the third
 SLOW = 20.0  # seconds of a step from which on two timed steps a turn must do
 TURN_TIMEOUT = timedelta(minutes=5)  # of a collective; then the contender has failed
 HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with time stamps
@@ -74,7 +73,7 @@ def take_turn(
     group = dist.new_group(timeout=TURN_TIMEOUT)
     contender = CONTENDERS[name](copy.deepcopy(base), group, args.rank)
     begin = time.perf_counter()
-    for number in range(WARM_UP):
+    for number in range(contender.warm_up):
         last = one_step(contender, batches[number % len(batches)], group)
     left -= time.perf_counter() - begin
     count = timed_steps(sum(last), args.turn, left, group)

@@ -14,6 +14,12 @@ FASHION = Path("/usr/share/datasets/fashion-mnist")
 CIFAR_BATCH = 10000
 
 
+def data_argument(kind: str, folder: Path, given: Path | None) -> str:
+    """What `--data` takes: what the user has given for this kind, or made here."""
+    make = {"text": text_file, "wav": spoken_digits, "cifar10": fashion_as_cifar10}
+    return f"{kind}:{given or make[kind](folder)}" if kind in make else kind
+
+
 def text_file(folder: Path) -> Path:
     """Any text will do; there is always the project's own."""
     shakespeare = ROOT.parent / "shared/data/shakespeare.txt"

@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from bench.study.data import fashion_as_cifar10, spoken_digits, text_file
+from bench.study.data import data_argument
 from bench.study.report import write_report
-from bench.study.rows import runs, tasks
+from bench.study.rows import runs
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release")) / "bin/gradwire"
@@ -37,13 +37,9 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     args.folder.mkdir(parents=True, exist_ok=True)
-    all_tasks = tasks(
-        f"text:{args.text or text_file(args.folder)}",
-        f"wav:{spoken_digits(args.folder)}",
-        f"cifar10:{args.cifar10 or fashion_as_cifar10(args.folder)}",
-    )
+    given = {"text": args.text, "cifar10": args.cifar10}
     end = time.monotonic() + 3600 * args.hours
-    chosen = [run for run in runs(all_tasks) if run.name.startswith(tuple(args.only))]
+    chosen = [run for run in runs() if run.name.startswith(tuple(args.only))]
     for number, run in enumerate(chosen, 1):
         file = args.folder / f"{run.name}.json"
         if file.exists():
@@ -53,7 +49,9 @@ def main() -> None:
             break
         print(f"[{number}/{len(chosen)}] {run.name}", flush=True)
         unfinished = file.with_suffix(".new")
-        command = [str(COMMAND), "train", *run.arguments(args.quick), "--json", str(unfinished)]
+        data = data_argument(run.task.data, args.folder, given.get(run.task.data))
+        command = [str(COMMAND), "train", *run.arguments(data, args.quick)]
+        command += ["--json", str(unfinished)]
         if subprocess.run(command, check=False).returncode != 0:
             sys.exit(f"{run.name} failed: {' '.join(command)}")
         unfinished.rename(file)

@@ -93,6 +93,7 @@ void run(MethodRun& method, Limits& limits, const Settings& settings) {
       }
     }
   }
+  method.verify();
 }
 
 json figures_of(const bench::Sample& sample, double bytes, double stream_seconds, double flops,

@@ -45,7 +45,12 @@ class MethodRun {
 
   const Subject& subject() const { return subject_; }
   const Timing& timing(int threads, size_t phase) const { return timings_.at({threads, phase}); }
-  // Largest over all timed steps, relative to the gradient's norm.
+  // Checks what all timed steps so far have given. Throws std::runtime_error where it is wrong.
+  //
+  // At the end and not after every step: methods put off a part of their work on the residual until
+  // the next step, or until someone asks for it, and that part belongs to the step's time.
+  void verify();
+  // What verify() has found, relative to the norm of the gradients.
   double error() const { return error_; }
   double payload_bytes() const { return payload_bytes_; }
   // Peak memory of a step beyond gradient and residual, and what of it the rounds' buffers were.
@@ -55,8 +60,8 @@ class MethodRun {
 
  private:
   void make_gradient();
-  at::Tensor residual() const;
-  void verify(const at::Tensor& result, const at::Tensor& before);
+  void begin_account();
+  void check_rounding();
 
   Subject subject_;
   Parameter parameter_;
@@ -65,6 +70,9 @@ class MethodRun {
   at::Tensor scale_;     // of every element: what stays the same from step to step
   at::Tensor gradient_;  // this step's
   at::Tensor memory_;    // the bucket: the gradient, then the result
+  // With a residual: what it was before the timed steps, plus their gradients, less their results.
+  at::Tensor unaccounted_;
+  bool has_begun_ = false;
   int64_t steps_ = 0;
   std::map<std::pair<int, size_t>, Timing> timings_;
   double error_ = 0;

@@ -5,6 +5,9 @@
 //            all-reduce sum P ;       result = P Qᵀ / N
 //   Q step:  the same with the roles of P and Q exchanged: Q = (M+E)ᵀ P
 //
+// Without `reuse` the factor that does not travel is drawn anew in every step, instead of being the
+// one that travelled in the step before: only to show what that is good for.
+//
 // Below, the factor that travels in a step is the *moving* one, the other is *fixed*.
 
 #include <ATen/ATen.h>
@@ -21,8 +24,9 @@ namespace {
 
 class AcpsgdExchange final : public Exchange {
  public:
-  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, BufferPool& buffers)
-      : workers_(step.workers), p_moves_(step.number % 2 == 1), bf16_(bf16) {
+  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, bool reuse,
+                 BufferPool& buffers)
+      : step_(step), p_moves_(step.number % 2 == 1), bf16_(bf16), reuse_(reuse) {
     int64_t total = 0;
     for (const Slot& slot : slots) {
       auto* state = static_cast<LowRankState*>(slot.state);
@@ -41,7 +45,7 @@ class AcpsgdExchange final : public Exchange {
       if (part.state == nullptr) {
         at::Tensor shaped = sent.view(part.slot.memory.sizes());
         at::mul_out(shaped, part.slot.memory.to(at::kFloat),
-                    at::scalar_tensor(1.0 / workers_, sent.options()));
+                    at::scalar_tensor(1.0 / step_.workers, sent.options()));
       } else {
         encode(part, sent);
       }
@@ -84,8 +88,9 @@ class AcpsgdExchange final : public Exchange {
   at::Tensor& fixed(const Part& part) const { return p_moves_ ? part.state->q : part.state->p; }
 
   void encode(Part& part, at::Tensor& sent) const {
-    fixed(part) = orthonormalised(fixed(part));
     LowRankState& state = *part.state;
+    fixed(part) =
+        orthonormalised(reuse_ ? fixed(part) : state.drawn(fixed(part).size(0), step_.number));
     const at::Tensor gradient = state.as_matrix(part.slot.load());
     if (is_zero(gradient)) {
       sent.zero_();
@@ -114,8 +119,8 @@ class AcpsgdExchange final : public Exchange {
       result.fill_(std::numeric_limits<float>::quiet_NaN());
     } else {
       at::Tensor matrix = state.as_matrix(result);
-      multiply_factors(p_moves_ ? factor : state.p, p_moves_ ? state.q : factor, 1.0 / workers_,
-                       matrix);
+      multiply_factors(p_moves_ ? factor : state.p, p_moves_ ? state.q : factor,
+                       1.0 / step_.workers, matrix);
       // A step in which no worker used the parameter says nothing about where its gradient lies.
       if (!is_zero(factor)) moving(part) = factor.clone();
     }
@@ -127,9 +132,10 @@ class AcpsgdExchange final : public Exchange {
     part.state->cancel(part.state->as_matrix(part.slot.load()));
   }
 
-  int workers_;
+  Step step_;
   bool p_moves_;
   bool bf16_;
+  bool reuse_;
   std::vector<Part> parts_;
   std::optional<FactorSum> sum_;
 };
@@ -137,7 +143,8 @@ class AcpsgdExchange final : public Exchange {
 class Acpsgd final : public Method {
  public:
   explicit Acpsgd(const OptionMap& options)
-      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
+      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16"),
+        reuse_(std::get<bool>(options.at("reuse"))) {}
 
   std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                              const OptionMap& options) const override {
@@ -146,12 +153,19 @@ class Acpsgd final : public Method {
   int rounds() const override { return FactorSum::rounds(bf16_); }
   bool carries_uncompressed() const override { return !bf16_; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<AcpsgdExchange>(slots, step, bf16_, buffers_);
+    return std::make_unique<AcpsgdExchange>(slots, step, bf16_, reuse_, buffers_);
   }
 
  private:
   bool bf16_;
+  bool reuse_;
 };
+
+std::vector<OptionSpec> acpsgd_options() {
+  std::vector<OptionSpec> options = low_rank_options();
+  options.push_back(boolean_option("reuse", true));
+  return options;
+}
 
 }  // namespace
 
@@ -159,7 +173,7 @@ MethodEntry acpsgd_method() {
   return {
       .name = "acpsgd",
       .summary = "ACP-SGD: one low-rank factor per step, P and Q in turn; a single all-reduce",
-      .options = low_rank_options(),
+      .options = acpsgd_options(),
       .parameter_options = kLowRankParameterOptions,
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Acpsgd>(options);

@@ -11,7 +11,9 @@
 // gathered.h.
 //
 // The kernel's blocks are the chunks that the positions are coded in. While the blocks stream by
-// the scale is not known yet, so E first holds G, and what was sent is taken out of it afterwards.
+// the scale is not known yet, so E holds G, and what was sent is taken out of it when the block
+// streams by in the next step: then it is in the cache anyway. Until that, or until someone asks
+// for E, it is *unsettled*.
 
 #include <ATen/ATen.h>
 
@@ -27,24 +29,37 @@
 namespace gradwire {
 namespace {
 
-// One pass over all blocks of a parameter, on several threads: E := G, and the selection coded.
+// What a step has sent and E still holds.
+struct Unsettled {
+  std::vector<std::byte> positions;  // none: E is settled
+  float scale = 0;
+};
+
+// One pass over all blocks of a parameter, on several threads: E settled, then E := G, and the
+// selection coded.
 class Selection {
  public:
   // Without error feedback `error` is empty.
-  Selection(std::span<const float> gradient, std::span<float> error, size_t bin_length,
-            const wire::PositionsShape& shape)
+  Selection(std::span<const float> gradient, std::span<float> error, const Unsettled& unsettled,
+            size_t bin_length, const wire::PositionsShape& shape)
       : gradient_(gradient),
         error_(error),
         bin_length_(bin_length),
         shape_(shape),
+        sent_before_(-unsettled.scale),
         blocks_(shape.chunks()),
         parts_(tasks_of(shape)) {
+    std::vector<SectionPlace> places;
+    if (!unsettled.positions.empty()) {
+      const wire::PositionsReader section(shape_, unsettled.positions);
+      places = places_of(shape_, {&section, 1});
+    }
     const size_t room = wire::positions_bound(shape_of_task());
     // Mostly address space: only what the positions take up of it is touched.
     memory_ = std::make_unique_for_overwrite<std::byte[]>(room * parts_.size());
     run_tasks(shape_, [&](uint64_t task, uint64_t first, uint64_t end) {
       parts_[task] = wire::PositionsWriter(shape_, {memory_.get() + task * room, room}, first);
-      select(first, end, parts_[task]);
+      select(first, end, places.empty() ? nullptr : &places[task].reader, parts_[task]);
     });
   }
 
@@ -55,7 +70,7 @@ class Selection {
     return true;
   }
 
-  // E := what it was, up to rounding.
+  // E := what it was, settled, up to rounding.
   void undo() const {
     if (error_.empty()) return;
     for (uint64_t chunk = 0; chunk < blocks_.size(); ++chunk) {
@@ -84,7 +99,8 @@ class Selection {
 
   // Every block is run even after one that is not finite, so that what undo() rounds does not
   // depend on how the blocks were shared out.
-  void select(uint64_t first, uint64_t end, wire::PositionsWriter& part) {
+  void select(uint64_t first, uint64_t end, wire::PositionsReader* unsettled,
+              wire::PositionsWriter& part) {
     const size_t room = shape_.length_of(first);
     const auto entries = std::make_unique_for_overwrite<uint32_t[]>(room);
     std::vector<float> blank(error_.empty() ? room : 0);
@@ -94,6 +110,9 @@ class Selection {
       std::ranges::fill(blank, 0.0F);
       const std::span<float> error =
           error_.empty() ? std::span(blank).first(range.length) : range.of(error_);
+      if (unsettled != nullptr) {
+        kernels::add_signed(error, unsettled->next({entries.get(), room}), sent_before_);
+      }
       const kernels::AdacompBlock block =
           kernels::adacomp_select(range.of(gradient_), error, bin_length_, entries.get());
       finite = finite && block.done == range.length;
@@ -106,6 +125,7 @@ class Selection {
   std::span<float> error_;
   size_t bin_length_;
   wire::PositionsShape shape_;
+  float sent_before_;
   std::vector<kernels::AdacompBlock> blocks_;
   std::vector<wire::PositionsWriter> parts_;  // of every task
   std::unique_ptr<std::byte[]> memory_;       // for the parts
@@ -143,12 +163,21 @@ class AdacompState final : public GatheredState {
     expected_bytes = first_guess();
   }
 
+  at::Tensor residual() const override {
+    settle();
+    return GatheredState::residual();
+  }
+  std::map<std::string, at::Tensor> tensors() override {
+    settle();
+    return GatheredState::tensors();
+  }
   size_t bound() const override { return wire::adacomp_bound(shape_); }
 
   void encode(const at::Tensor& gradient, wire::PayloadWriter& writer) override {
     if (!uses_kernels_) return encode_with_aten(gradient, writer);
     const std::span<float> error = error_.defined() ? floats_of(error_) : std::span<float>();
-    const Selection selection(floats_of(gradient), error, bin_length_, shape_);
+    const Selection selection(floats_of(gradient), error, unsettled_, bin_length_, shape_);
+    unsettled_.positions.clear();
     if (!selection.finite()) {
       selection.undo();
       return writer.non_finite();
@@ -157,7 +186,9 @@ class AdacompState final : public GatheredState {
     selection.write(positions);
     const float scale = selection.scale();
     if (error_.defined()) {
-      add(wire::PositionsReader(shape_, positions.written()), -scale, error);
+      const auto written = positions.written();
+      unsettled_.positions.assign(written.begin(), written.end());
+      unsettled_.scale = scale;
     }
     writer.end(scale);
   }
@@ -186,7 +217,11 @@ class AdacompState final : public GatheredState {
       error_.sub_(gradient);
       return;
     }
-    add(own.positions, own.scale, floats_of(error_));
+    if (unsettled_.positions.empty()) {
+      add(own.positions, own.scale, floats_of(error_));
+    } else {
+      unsettled_.positions.clear();  // it is this step's: nothing was taken out yet
+    }
     kernels::take_back(floats_of(gradient), floats_of(error_));
   }
 
@@ -203,6 +238,12 @@ class AdacompState final : public GatheredState {
                                                           : 6;
     const size_t body = shape_.elements / 64 * bits_of_8_elements + bits_of_8_elements;
     return std::min(record_header + chunk_header * shape_.chunks() + body, bound());
+  }
+
+  void settle() const {
+    if (unsettled_.positions.empty()) return;
+    add(wire::PositionsReader(shape_, unsettled_.positions), -unsettled_.scale, floats_of(error_));
+    unsettled_.positions.clear();
   }
 
   static void add(const wire::PositionsReader& section, float scale, std::span<float> target) {
@@ -254,6 +295,7 @@ class AdacompState final : public GatheredState {
   }
 
   size_t bin_length_;
+  mutable Unsettled unsettled_;  // with the kernels only
 };
 
 std::unique_ptr<GatheredState> make_adacomp_state(const Parameter& parameter,

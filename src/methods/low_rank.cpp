@@ -18,14 +18,23 @@ std::vector<OptionSpec> low_rank_options() {
 }
 
 LowRankState::LowRankState(int64_t rows_, int64_t columns_, int64_t rank_, bool error_feedback_,
-                           std::unique_ptr<ErrorMatrix> matrix_, const at::TensorOptions& options)
+                           uint64_t seed_, std::unique_ptr<ErrorMatrix> matrix_,
+                           const at::TensorOptions& options)
     : rows(rows_),
       columns(columns_),
       rank(rank_),
       error_feedback(error_feedback_),
+      seed(seed_),
       matrix(std::move(matrix_)),
       p(at::zeros({rows, rank}, options)),
-      q(at::zeros({columns, rank}, options)) {}
+      q(drawn(columns, 0)) {}
+
+// A generator of its own: the user's random numbers stay what they are without us. Made on the CPU,
+// so that unlike devices draw alike.
+at::Tensor LowRankState::drawn(int64_t length, int64_t step) const {
+  at::Generator generator = at::detail::createCPUGenerator(seed + static_cast<uint64_t>(step));
+  return at::randn({length, rank}, generator, at::TensorOptions(at::kFloat)).to(p.device());
+}
 
 at::Tensor LowRankState::residual() const {
   return error_feedback ? matrix->residual() : at::Tensor();
@@ -68,17 +77,13 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
     return nullptr;
   }
   const auto fp32 = tensor.options().dtype(at::kFloat).requires_grad(false);
-  auto state = std::make_unique<LowRankState>(
-      rows, columns, rank, std::get<bool>(options.at("error_feedback")),
+  const auto seed =
+      static_cast<uint64_t>(std::get<int64_t>(options.at("seed"))) ^ stable_hash(parameter.name);
+  return std::make_unique<LowRankState>(
+      rows, columns, rank, std::get<bool>(options.at("error_feedback")), seed,
       takes_kernels(tensor) ? make_kernel_error_matrix(rows, columns)
                             : make_aten_error_matrix(rows, columns, fp32),
       fp32);
-  // A generator of its own: the user's random numbers stay what they are without us. Made on the
-  // CPU, so that unlike devices start alike.
-  const auto seed = static_cast<uint64_t>(std::get<int64_t>(options.at("seed")));
-  at::Generator generator = at::detail::createCPUGenerator(seed ^ stable_hash(parameter.name));
-  state->q.copy_(at::randn({columns, rank}, generator, at::TensorOptions(at::kFloat)));
-  return state;
 }
 
 at::Tensor orthonormalised(const at::Tensor& factor) {

@@ -18,12 +18,14 @@ inline const std::vector<std::string> kLowRankParameterOptions = {"rank", "min_r
 
 class LowRankState final : public ParameterState {
  public:
-  LowRankState(int64_t rows, int64_t columns, int64_t rank, bool error_feedback,
+  LowRankState(int64_t rows, int64_t columns, int64_t rank, bool error_feedback, uint64_t seed,
                std::unique_ptr<ErrorMatrix> matrix, const at::TensorOptions& options);
 
   at::Tensor residual() const override;
   std::map<std::string, at::Tensor> tensors() override;
 
+  // A random factor of so many rows for that step, the same on all workers.
+  at::Tensor drawn(int64_t length, int64_t step) const;
   // The slot's gradient as the matrix it stands for.
   at::Tensor as_matrix(const at::Tensor& tensor) const { return tensor.view({rows, columns}); }
   // Keeps what left · rightᵀ leaves unsent, or nothing without error feedback.
@@ -35,6 +37,7 @@ class LowRankState final : public ParameterState {
   int64_t columns;
   int64_t rank;
   bool error_feedback;
+  uint64_t seed;
   std::unique_ptr<ErrorMatrix> matrix;
   at::Tensor p;  // n x r
   at::Tensor q;  // m x r

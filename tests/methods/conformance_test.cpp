@@ -27,7 +27,10 @@ void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; 
 // Every method as it is by default, and options that change what travels.
 std::vector<Variant> variants() {
   std::vector<Variant> all;
-  for (const MethodDescription& method : methods()) all.push_back({method.name, method.name});
+  for (const MethodDescription& method : methods()) {
+    // It has no exchange of its own.
+    if (method.name != kAuto) all.push_back({method.name, method.name});
+  }
   all.push_back({"half_fp16", "half", {{"dtype", std::string("fp16")}}});
   all.push_back({"sign_vote", "sign", {{"mode", std::string("vote")}}});
   all.push_back({"topk_bf16", "topk", {{"dtype", std::string("bf16")}}});

@@ -1,0 +1,42 @@
+"""`make study`, cut down: it keeps its results, goes on where it stopped, and writes its tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = [
+    "fashion-mlp-sgd-allreduce-2workers-batch32-seed1",
+    "fashion-mlp-sgd-adacomp-2workers-batch32-seed1",
+    "fashion-cnn-sgd-acpsgd-rank2-2workers-batch32-seed1",
+]
+
+
+def study(folder: Path, report: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "bench.study", "--quick", "--folder", folder]
+    command += ["--report", report, "--only", *RUNS]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.skipif("GRADWIRE_BUILD" not in os.environ, reason="GRADWIRE_BUILD is unset")
+def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
+    report = tmp_path / "accuracy.md"
+    report.write_text((ROOT / "docs/accuracy.md").read_text())
+    done = study(tmp_path, report)
+    assert done.returncode == 0, done.stderr
+    for run in RUNS:
+        assert len(json.loads((tmp_path / f"{run}.json").read_text())["epochs"]) == 1
+    text = report.read_text()
+    assert "### fashion-mlp, sgd" in text
+    assert "| `adacomp` | 1 |" in text
+    assert "`acpsgd:rank=2`, 2 workers, batch 32" in text
+    again = study(tmp_path, report)
+    assert again.returncode == 0
+    assert "fashion" not in again.stdout
+    assert report.read_text() == text
