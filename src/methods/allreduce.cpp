@@ -15,6 +15,20 @@ namespace {
 // sums with a rounding at every hop: they travel as fp32.
 bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
+// The slots' memory as one flat tensor, where they lie one behind the other in it and can travel as
+// they are; else an undefined tensor.
+at::Tensor as_one_range(const std::vector<Slot>& slots) {
+  const at::Tensor& first = slots.front().memory;
+  int64_t length = 0;
+  for (const Slot& slot : slots) {
+    const bool follows = slot.memory.is_contiguous() && slot.memory.is_alias_of(first) &&
+                         slot.memory.storage_offset() == first.storage_offset() + length;
+    if (!follows || is_half(slot.memory.scalar_type())) return {};
+    length += slot.memory.numel();
+  }
+  return first.as_strided({length}, {1}, first.storage_offset());
+}
+
 class AllreduceExchange final : public Exchange {
  public:
   AllreduceExchange(std::vector<Slot> slots, const Step& step, BufferPool& buffers)
@@ -23,6 +37,11 @@ class AllreduceExchange final : public Exchange {
   Round start() override {
     const at::ScalarType type = slots_.front().memory.scalar_type();
     payload_type_ = is_half(type) ? at::kFloat : type;
+    payload_ = as_one_range(slots_);
+    if (payload_.defined()) {
+      payload_.mul_(1.0 / workers_);
+      return {Collective::all_reduce_sum, payload_, payload_};
+    }
     int64_t length = 0;
     for (const Slot& slot : slots_) length += slot.memory.numel();
     payload_ = buffers_.take(length, slots_.front().memory.options().dtype(payload_type_));
@@ -38,6 +57,7 @@ class AllreduceExchange final : public Exchange {
   }
 
   void finish() override {
+    if (payload_.is_alias_of(slots_.front().memory)) return;
     for_each_part(slots_, payload_, [](const Slot& slot, const at::Tensor& part) {
       slot.memory.copy_(part.view(slot.memory.sizes()));
     });

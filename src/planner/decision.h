@@ -22,8 +22,9 @@ struct Decision {
   bool compresses() const { return !methods.empty(); }
 };
 
-// Less is not worth the loss, nor beyond the errors of predictions.
-inline constexpr double kLeastGain = 0.05;
+// Less is within the errors of predictions, and a Reducer that has been given a hook keeps it: to
+// have tried in vain would cost something in every step.
+inline constexpr double kLeastGain = 0.15;
 
 // `other_seconds`: what a step takes that the model does not know of, as the optimizer does.
 Decision decide(const Profile& profile, const Network& network,
