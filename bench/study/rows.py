@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 METHODS = ("allreduce", "half", "sign", "topk", "powersgd", "acpsgd", "adacomp")
 SEEDS = (1, 2, 3)
@@ -16,7 +16,7 @@ class Task:
     model: str
     epochs: int
     batch: int
-    lr: dict[str, float]  # by optimizer
+    lr: dict[str, float] = field(hash=False)  # by optimizer
 
 
 @dataclass(frozen=True)
