@@ -140,7 +140,7 @@ Decision AutoMethod::decide(const planner::MeasuredLink& link, const planner::De
   predicted = planner::decide(profile, network, candidates(), other_seconds_);
   // The Reducer seldom measures it after the first steps.
   const double exposed = has_decided_ ? step_seconds() : job.exposed_seconds();
-  const Decision decision = corrected(
+  Decision decision = corrected(
       predicted, decision_,
       {.seconds = step_seconds(), .exposed_seconds = exposed, .is_slower = !disappointed_.empty()});
   if (!has_decided_ || decision.methods != decision_.methods) {

@@ -1,5 +1,7 @@
 #include "ddp/device_speed.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
