@@ -38,16 +38,6 @@ std::string describe(const BreakEven& where) {
   throw std::logic_error("not an answer");
 }
 
-std::string describe_seconds(double seconds) {
-  char text[32];
-  if (seconds < 0.9995) {
-    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-  } else {
-    std::snprintf(text, sizeof text, "%.3g s", seconds);
-  }
-  return text;
-}
-
 // Rows are methods, columns bandwidths: seconds per iteration and speed-up over all-reduce. The
 // recommended method of each column has a star.
 void print_table(const SweepRequest& request, const Sweep& sweep, size_t row_of_workers) {

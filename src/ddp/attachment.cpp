@@ -48,13 +48,12 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   auto layout = std::make_unique<BucketLayout>(reducer, known, bucket_caps);
   auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan),
                                              StepRecorder(reducer));
-  const bool is_auto = request.method == kAuto;
-  // Whatever it will choose: groups cannot be made in the middle of a training.
-  pipeline->make_later_rounds(make_group, is_auto ? kMostRounds : 1);
   std::unique_ptr<AutoMethod> automatic;
-  if (is_auto) {
+  if (request.method == kAuto) {
     automatic = std::make_unique<AutoMethod>(request, group, known.front().tensor.device());
   }
+  // For whatever it will choose: groups cannot be made in the middle of a training.
+  pipeline->make_later_rounds(make_group, automatic == nullptr ? 1 : automatic->rounds());
   const bool is_plain = pipeline->is_plain();
   if (is_plain) {
     reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline, layout->elements()));

@@ -45,20 +45,29 @@ std::string literal(const std::string& name) {
 AutoMethod::AutoMethod(Request request, c10::intrusive_ptr<c10d::ProcessGroup> group,
                        at::Device device)
     : request_(std::move(request)),
+      options_(complete_options(find_method(kAuto), request_.options)),
       group_(std::move(group)),
       device_(device),
       next_look_(request_.start_after + kStepsBeforeFirstLook),
       pause_(kShortestPause) {}
 
+int AutoMethod::rounds() const {
+  int most = 1;
+  for (const std::string& name : subset_of(options_.at("candidates"))) {
+    const MethodEntry& entry = find_method(name);
+    most = std::max(most, entry.create(complete_options(entry, {}))->rounds());
+  }
+  return most;
+}
+
 Request AutoMethod::with(const Decision& decision) const {
-  const OptionMap own = complete_options(find_method(kAuto), request_.options);
   Request request = request_;
   for (const auto& [name, method] : decision.methods) {
     OptionMap options = {{"method", std::string(planner::name_of(method))}};
     const MethodEntry& entry = find_method(std::string(planner::name_of(method)));
     const bool has_rank = std::ranges::any_of(
         entry.options, [](const auto& option) { return option.name == "rank"; });
-    if (has_rank) options["rank"] = own.at("rank");
+    if (has_rank) options["rank"] = options_.at("rank");
     request.per_parameter.emplace_back(literal(name), options);
   }
   return request;
@@ -83,7 +92,6 @@ bool AutoMethod::look(int64_t steps, const Job& job) {
   if (group_->getSize() < 2 || steps == last_step_) return false;
   record_step(steps);
   if (steps < next_look_) return false;
-  next_look_ = steps + pause_;
   if (seconds_.size() < 2) return false;  // all workers alike: they have done the same steps
   const Decision before = decision_;
   const Verdict verdict = has_decided_ ? verdict_of_first_worker() : Verdict::surprising;
@@ -156,12 +164,11 @@ Decision AutoMethod::decide(const planner::MeasuredLink& link, const planner::De
 }
 
 std::vector<planner::MethodChoice> AutoMethod::candidates() const {
-  const OptionMap options = complete_options(find_method(kAuto), request_.options);
   std::vector<planner::MethodChoice> choices;
-  for (const std::string& name : subset_of(options.at("candidates"))) {
+  for (const std::string& name : subset_of(options_.at("candidates"))) {
     const planner::Method method = planner::method_named(name);
     if (disappointed_.contains(method)) continue;
-    choices.push_back({.method = method, .rank = std::get<int64_t>(options.at("rank"))});
+    choices.push_back({.method = method, .rank = std::get<int64_t>(options_.at("rank"))});
   }
   return choices;
 }

@@ -34,6 +34,9 @@ class AutoMethod {
   // One line about what the last look has decided, on worker 0. Empty from then on.
   std::string take_message() { return std::exchange(message_, {}); }
 
+  // The most that any of its candidates makes.
+  int rounds() const;
+
   // The request with what was decided as further per_parameter entries.
   Request decided() const { return with(decision_); }
 
@@ -57,6 +60,7 @@ class AutoMethod {
   std::vector<planner::MethodChoice> candidates() const;
 
   Request request_;
+  OptionMap options_;  // its own, complete
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   at::Device device_;
 

@@ -7,7 +7,7 @@
 namespace gradwire {
 
 // How fast this process streams memory and multiplies matrices there, as it is now: its threads,
-// its neighbours. Takes some tens of milliseconds.
+// its neighbours. Takes about a tenth of a second.
 planner::Device measure_speed(at::Device device);
 
 }  // namespace gradwire

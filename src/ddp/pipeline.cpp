@@ -338,6 +338,7 @@ void Pipeline::load_state(const State& state) {
   const std::lock_guard lock(mutex_);
   check_between_steps();
   last_bucket_ = kNone;
+  left_over_.clear();
   stats_.steps = state.at("steps").toInt();
   plan_since_ = state.at("plan_since").toInt();
   loss_scale_ = state.at("loss_scale").toDouble();

@@ -114,15 +114,13 @@ class Exchange {
   virtual std::vector<int64_t> payload_bytes() const = 0;
 };
 
-inline constexpr int kMostRounds = 2;
-
 class Method {
  public:
   virtual ~Method() = default;
   // Null where the method leaves this parameter uncompressed.
   virtual std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                                      const OptionMap& options) const = 0;
-  // How many rounds its exchanges make at the most; up to kMostRounds.
+  // How many rounds its exchanges make at the most.
   virtual int rounds() const { return 1; }
   // True if its exchanges also take slots without state, at no further collective.
   virtual bool carries_uncompressed() const { return false; }

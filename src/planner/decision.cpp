@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/json_object.h"
+#include "planner/quantity.h"
 
 namespace gradwire::planner {
 namespace {
@@ -14,14 +15,10 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "gradwire-decision-1";
 
-std::string formatted(const char* format, double value) {
-  std::array<char, 64> text = {};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
-std::string seconds_text(double seconds) {
-  return seconds < 1 ? formatted("%.3g ms", 1e3 * seconds) : formatted("%.3g s", seconds);
+std::string percent(double part) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g %%", 100 * part);
+  return text;
 }
 
 }  // namespace
@@ -51,12 +48,9 @@ Decision corrected(Decision predicted, const Decision& running, const MeasuredSt
         std::max(predicted.expected_seconds, step.seconds - step.exposed_seconds);
   }
   if (step.is_slower) predicted.plain_seconds = running.plain_seconds;
+  if (predicted.methods == running.methods) predicted.expected_seconds = step.seconds;
   if (predicted.expected_seconds > (1 - kLeastGain) * predicted.plain_seconds) {
     predicted.methods.clear();
-  }
-  if (predicted.methods == running.methods) {
-    predicted.expected_seconds = step.seconds;
-  } else if (!predicted.compresses()) {
     predicted.expected_seconds = predicted.plain_seconds;
   }
   return predicted;
@@ -82,11 +76,11 @@ std::string describe(const Decision& decision, const Profile& profile) {
   const char* separator = " ";
   for (const auto& [method, part] : bytes) {
     text += separator + std::string(name_of(method)) + " for " +
-            formatted("%.3g %%", 100 * part / profile.gradient_bytes()) + " of the gradient";
+            percent(part / profile.gradient_bytes()) + " of the gradient";
     separator = ", ";
   }
-  return text + "; a step is expected to take " + seconds_text(decision.expected_seconds) +
-         ", uncompressed " + seconds_text(decision.plain_seconds);
+  return text + "; a step is expected to take " + describe_seconds(decision.expected_seconds) +
+         ", uncompressed " + describe_seconds(decision.plain_seconds);
 }
 
 json to_json(const Decision& decision) {

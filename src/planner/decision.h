@@ -48,7 +48,7 @@ enum class Verdict : uint8_t {
 
 Verdict judge(const Decision& decision, double measured_seconds);
 
-// "auto: acpsgd for 97.1 % of the gradient, the rest uncompressed; a step is expected to ..."
+// "auto: acpsgd for 100 % of the gradient; a step is expected to take 32.3 ms, uncompressed 904 ms"
 std::string describe(const Decision& decision, const Profile& profile);
 
 nlohmann::json to_json(const Decision& decision);

@@ -64,4 +64,14 @@ std::string describe_bandwidth(double bytes_per_second) {
   return text;
 }
 
+std::string describe_seconds(double seconds) {
+  char text[32];
+  if (seconds < 0.9995) {
+    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
+  } else {
+    std::snprintf(text, sizeof text, "%.3g s", seconds);
+  }
+  return text;
+}
+
 }  // namespace gradwire::planner

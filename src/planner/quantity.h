@@ -14,5 +14,6 @@ double parse_bandwidth(const std::string& text);
 double parse_seconds(const std::string& text);
 
 std::string describe_bandwidth(double bytes_per_second);
+std::string describe_seconds(double seconds);  // "210 ms", "1.5 s"
 
 }  // namespace gradwire::planner

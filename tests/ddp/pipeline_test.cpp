@@ -14,7 +14,7 @@ class OneParameter {
   OneParameter(const Group& group, const Request& request)
       : parameters_{{"weight", at::zeros({40, 30})}},
         pipeline_(group, parameters_, request, make_plan(request, parameters_), StepRecorder({})) {
-    pipeline_.make_later_rounds([&] { return make_further_group(*group); }, kMostRounds);
+    pipeline_.make_later_rounds([&] { return make_further_group(*group); }, /*rounds=*/2);
   }
 
   at::Tensor step(const at::Tensor& gradient) {
@@ -48,6 +48,20 @@ TEST(Pipeline, LosesNothingWhenThePlanChanges) {
     EXPECT_TRUE(at::allclose(sum, steps * gradient, 1e-2, 1e-2));
     EXPECT_EQ(model.pipeline().stats().residual_norm, 0);
     EXPECT_EQ(model.pipeline().stats().plan.at("weight"), "uncompressed");
+    return true;
+  });
+}
+
+TEST(Pipeline, ForgetsWhatWasLeftOverWhenAStateIsLoaded) {
+  run_world<bool>(1, [](const Group& group) {
+    OneParameter model(group, {.method = "allreduce"});
+    const State at_first = model.pipeline().state();
+    const at::Tensor gradient = at::randn({40, 30});
+    model.adopt({.method = "topk"});
+    model.step(gradient);
+    model.adopt({.method = "allreduce"});
+    model.pipeline().load_state(at_first);
+    EXPECT_TRUE(model.step(gradient).equal(gradient));
     return true;
   });
 }

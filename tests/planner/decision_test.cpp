@@ -55,6 +55,10 @@ TEST(Decision, TrustsMeasurementsMoreThanPredictions) {
   EXPECT_EQ(hidden.expected_seconds, 5);
   // The same again: it takes as long as it takes.
   EXPECT_EQ(corrected(compressing, compressing, {.seconds = 1.3}).expected_seconds, 1.3);
+  // Not given up for what the model thinks of it, when it is known to be fast.
+  const Decision mistaken{
+      .methods = {{"w", Method::half}}, .expected_seconds = 4.9, .plain_seconds = 5};
+  EXPECT_TRUE(corrected(mistaken, compressing, {.seconds = 1.3}).compresses());
   // It was slower than plain steps had been: back to them, whatever the model thinks of them.
   const Decision running{
       .methods = {{"w", Method::half}}, .expected_seconds = 1, .plain_seconds = 2};
