@@ -3,7 +3,7 @@
 #   make demo    train Fashion-MNIST on 4 local workers with every method; a table and a report
 #   make test    build and run the whole test suite
 #   make build   build everything into build/release
-#   make lint    clang-format, clang-tidy, ruff
+#   make lint    clang-format, clang-tidy, ruff, mypy
 #   make asan    the C++ tests under the address and undefined-behaviour sanitizers, the leaves under
 #                the thread sanitizer too
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes

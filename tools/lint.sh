@@ -9,6 +9,7 @@ clang-format --dry-run --Werror "${sources[@]}"
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
+.venv/bin/mypy
 
 # The headers of gtest and of pybind11 drown the checks; what matters is in src and examples.
 mapfile -t checked < <(git ls-files 'src/*.cpp' 'examples/*.cpp')

@@ -8,9 +8,22 @@ The training loop does not change.
 
 import torch  # noqa: F401  (loads the libraries that _core needs)
 
-from gradwire._attach import Attachment, attach
-from gradwire._core import __version__, methods
+from gradwire._attach import attach
+from gradwire._core import Attachment, __version__, methods
 from gradwire._plan import plan
 from gradwire._state import merge, save
+from gradwire._types import CodeRatios, MethodDescription, OptionDescription, Stats
 
-__all__ = ["Attachment", "__version__", "attach", "merge", "methods", "plan", "save"]
+__all__ = [
+    "Attachment",
+    "CodeRatios",
+    "MethodDescription",
+    "OptionDescription",
+    "Stats",
+    "__version__",
+    "attach",
+    "merge",
+    "methods",
+    "plan",
+    "save",
+]

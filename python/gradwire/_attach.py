@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradwire import _core
 from gradwire._core import Attachment
+from gradwire._types import OptionValue
 
 _log = logging.getLogger("gradwire")
 
@@ -30,7 +31,7 @@ class _Attached(DistributedDataParallel):
         if self in _attachments:
             by_initial = kwargs.get("divide_by_initial_world_size", True)
             _attachments[self].divide_by_active_workers(not by_initial)
-        return super().join_hook(**kwargs)
+        return super().join_hook(**kwargs)  # type: ignore[no-untyped-call]
 
 
 def attach(
@@ -41,9 +42,9 @@ def attach(
     start_after: int = 0,
     grad_scaler: torch.amp.GradScaler | None = None,
     skip: Iterable[str] = (),
-    per_parameter: Mapping[str, Mapping[str, Any]] | None = None,
+    per_parameter: Mapping[str, Mapping[str, OptionValue]] | None = None,
     handshake_timeout: float = 300.0,
-    **options: Any,
+    **options: OptionValue,
 ) -> Attachment:
     """Let the gradients of ``ddp`` travel by ``method``.
 
@@ -89,6 +90,7 @@ def attach(
         if group is not None:
             _core.announce_failure(group, str(error))
         raise
+    assert group is not None  # every DDP has one
     attachment = _core.attach(
         ddp.reducer,
         group,
@@ -126,11 +128,12 @@ def _group_of(ddp: Any, process_group: dist.ProcessGroup | None) -> dist.Process
 
 def _further_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
     """Another group of the same workers, made by them alone: others may be busy elsewhere."""
-    return dist.new_group(
+    further: dist.ProcessGroup = dist.new_group(
         dist.get_process_group_ranks(group),
         backend=dist.get_backend(group),
         use_local_synchronization=True,
     )
+    return further
 
 
 def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor, bool]]:
@@ -156,7 +159,9 @@ def _bucket_caps(ddp: DistributedDataParallel) -> list[int]:
     ]
 
 
-def _loss_scale_of(scaler: torch.amp.GradScaler | None) -> Callable[[], Any] | None:
+def _loss_scale_of(
+    scaler: torch.amp.GradScaler | None,
+) -> Callable[[], torch.Tensor | None] | None:
     if scaler is None:
         return None
     if not isinstance(scaler, torch.amp.GradScaler):
@@ -171,7 +176,7 @@ def _checked(value: Any, kind: type, name: str) -> Any:
     return value
 
 
-def _option(name: str, value: Any) -> bool | int | float | str:
+def _option(name: str, value: Any) -> OptionValue:
     if not isinstance(value, bool | int | float | str):
         raise ValueError(f"{name} must be a number, a string, True or False; got {value!r}")
     return value
@@ -204,6 +209,7 @@ def _refuse_misuse(ddp: Any) -> None:
             f"gradwire.attach takes a model wrapped in DistributedDataParallel; got {kind}. "
             "Attach to the wrapper, not to the module inside it or to what torch.compile made of it"
         )
+    logged = ddp._get_ddp_logging_data()  # type: ignore[no-untyped-call]
     for found, text in (
         (
             ddp in _attachments,
@@ -230,7 +236,7 @@ def _refuse_misuse(ddp: Any) -> None:
             "construct DistributedDataParallel without it",
         ),
         (
-            bool(ddp._comm_hooks) or bool(ddp._get_ddp_logging_data().get("comm_hook")),
+            bool(ddp._comm_hooks) or bool(logged.get("comm_hook")),
             "this DDP model has a communication hook already; do not call register_comm_hook on it",
         ),
         (

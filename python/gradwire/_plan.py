@@ -120,7 +120,8 @@ def _read(name: str, described: _Described | None) -> Mapping[str, Any] | None:
         return described
     try:
         with open(described, encoding="utf-8") as file:
-            return json.load(file)
+            content: dict[str, Any] = json.load(file)
+            return content
     except OSError as error:
         raise ValueError(f"cannot read the {name} {os.fspath(described)}: {error}") from error
     except json.JSONDecodeError as error:

@@ -49,7 +49,7 @@ COLUMNS = (
 
 
 def bytes_per_step(result: Result) -> float:
-    return result["wire"]["sent_bytes"] / max(1, result["wire"]["steps"])
+    return float(result["wire"]["sent_bytes"] / max(1, result["wire"]["steps"]))
 
 
 def rows(results: list[Result]) -> Iterable[tuple[str, ...]]:

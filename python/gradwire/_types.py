@@ -1,0 +1,66 @@
+"""The shapes of what goes in and comes out, for type checkers and readers."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+OptionValue = bool | int | float | str
+
+
+class CodeRatios(TypedDict):
+    """Compression rates by kind of parameter."""
+
+    conv: float
+    """Of 3 or more dimensions."""
+    dense: float
+    """Of 2 dimensions."""
+    other: float
+    """Of fewer."""
+
+
+class Stats(TypedDict):
+    """What this worker has done so far; see :meth:`Attachment.stats`."""
+
+    method: str
+    """The name that was attached."""
+    steps: int
+    """Training steps."""
+    payload_bytes: int
+    """What this worker encoded its gradients into, headers and padding counted."""
+    gradient_bytes: int
+    """What it encoded it from, as fp32."""
+    code_ratio: float
+    """gradient_bytes / payload_bytes: the compression rate of the papers."""
+    code_ratio_by_kind: CodeRatios
+    """The same by kind of parameter."""
+    sent_bytes: int
+    """What left this worker: the payload times the multiplier of its collective."""
+    dense_bytes: int
+    """The same for plain all-reduce."""
+    wire_ratio: float
+    """dense_bytes / sent_bytes."""
+    encode_seconds: float
+    """Spent encoding."""
+    decode_seconds: float
+    """Spent decoding."""
+    wait_seconds: float
+    """Spent waiting for the network."""
+    residual_norm: float
+    """Of all that is kept back at present."""
+    plan: dict[str, str]
+    """How each parameter travels."""
+
+
+class OptionDescription(TypedDict):
+    """One option of a method."""
+
+    default: OptionValue
+    rule: str
+    """The values it takes, in words."""
+
+
+class MethodDescription(TypedDict):
+    """One entry of :func:`methods`."""
+
+    summary: str
+    options: dict[str, OptionDescription]
