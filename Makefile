@@ -4,6 +4,7 @@
 #   make test    build and run the whole test suite
 #   make build   build everything into build/release
 #   make lint    clang-format, clang-tidy, ruff, mypy
+#   make docs    the reference of the C++ and the Python API as HTML, into build/docs
 #   make asan    the C++ tests under the address and undefined-behaviour sanitizers, the leaves under
 #                the thread sanitizer too
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
@@ -20,7 +21,7 @@ PYTHON := PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD)
 # A worker of the tests is one of several on the machine: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: demo test build lint asan bench bench-quick study chaos soak setup
+.PHONY: demo test build lint docs asan bench bench-quick study chaos soak setup
 demo: build
 	GRADWIRE_PYTHON=.venv/bin/python $(BUILD)/bin/gradwire compare --methods all --workers 4 --epochs 4 \
 	  --train-limit 6000 --test-limit 2500 --report report
@@ -62,6 +63,12 @@ lint: setup
 	@tools/setup.sh lint
 	cmake --preset lint > /dev/null
 	tools/lint.sh build/lint
+
+docs: build
+	@tools/setup.sh docs
+	mkdir -p build/docs
+	doxygen Doxyfile
+	$(PYTHON) -m pdoc --docformat google --output-directory build/docs/python gradwire
 
 setup:
 	@tools/setup.sh

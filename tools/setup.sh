@@ -3,15 +3,17 @@
 # .venv with the pinned Python packages. Leaves the machine's own Python alone. Does nothing that has
 # been done, so it works without a network once it has run.
 #
-# Usage: tools/setup.sh [lint|bench]     "lint" adds the tools of `make lint`, "bench" the models and
-#                                        the peers of `make bench`
+# Usage: tools/setup.sh [lint|docs|bench]     "lint" adds the tools of `make lint`, "docs" those of
+#                                             `make docs`, "bench" the models and the peers of
+#                                             `make bench`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build make python3 python3-dev python3-venv
           libgloo-dev libhwy-dev libgtest-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
-          dataset-fashion-mnist espeak-ng sox iproute2)
+          dataset-fashion-mnist espeak-ng sox iproute2 openmpi-bin)
 if [ "${1:-}" = lint ]; then packages+=(clang-format clang-tidy); fi
+if [ "${1:-}" = docs ]; then packages+=(doxygen); fi
 
 missing=()
 for package in "${packages[@]}"; do
@@ -33,10 +35,11 @@ if ! cmp -s requirements.txt .venv/installed-requirements.txt; then
   cp requirements.txt .venv/installed-requirements.txt
 fi
 
-if [ "${1:-}" = bench ] && ! cmp -s requirements-bench.txt .venv/installed-requirements-bench.txt; then
-  echo "Installing the Python packages of the race into .venv"
-  # requirements.txt as the constraint: nothing may exchange the torch that was built against.
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    -c requirements.txt -r requirements-bench.txt
-  cp requirements-bench.txt .venv/installed-requirements-bench.txt
+# What an argument adds, beyond requirements.txt: that one is the constraint, for nothing may exchange the
+# torch that was built against.
+more=requirements-${1:-}.txt
+if [ -f "$more" ] && ! cmp -s "$more" ".venv/installed-$more"; then
+  echo "Installing the Python packages of make $1 into .venv"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -r "$more"
+  cp "$more" ".venv/installed-$more"
 fi
