@@ -1,0 +1,53 @@
+"""Programs of several workers, started as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from worlds import free_port
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/ecosystem.md"
+
+
+def torchrun(workers: int) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={workers}",
+            "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]  # fmt: skip
+
+
+def accelerate_launch(workers: int) -> list[str]:
+    return [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--multi_cpu",
+            f"--num_processes={workers}", "--num_machines=1", "--mixed_precision=no",
+            "--dynamo_backend=no", f"--main_process_port={free_port()}"]  # fmt: skip
+
+
+def launch(command: list[object], folder: Path, fails: bool = False, **environment: str) -> str:
+    """What it printed, run in ``folder``."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (done.returncode != 0) == fails, done.stdout[-3000:] + done.stderr[-5000:]
+    return done.stdout + done.stderr
+
+
+def script_of_the_page(name: str, folder: Path) -> str:
+    """Write the script that docs/ecosystem.md shows under this name."""
+    [code] = re.findall(rf"^```python {name}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    (folder / name).write_text(code)
+    return name
+
+
+def assert_the_page_holds(printed: str, workers: int = 2) -> None:
+    """Every worker sent less than all-reduce sends, and all have the same weights."""
+    lines = re.findall(r"worker (\d+): sent ([\d.]+) times less, sum of weights (-?[\d.e-]+)", printed)
+    assert sorted(int(worker) for worker, _, _ in lines) == list(range(workers)), printed
+    assert all(float(ratio) > 1.5 for _, ratio, _ in lines)
+    assert len({weights for _, _, weights in lines}) == 1
