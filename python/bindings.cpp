@@ -140,7 +140,8 @@ PYBIND11_MODULE(_core, module) {
   using NoLock = py::call_guard<py::gil_scoped_release>;
   module.attr("__version__") = GRADWIRE_VERSION;
   module.attr("torch_version") = GRADWIRE_TORCH_VERSION;
-  module.def("methods", &methods_to_python);
+  module.def("methods", &methods_to_python,
+             "Every method by its name, with a summary and its options, their defaults and rules.");
 
   py::class_<Request>(module, "Request")
       .def(py::init([](std::string method, OptionMap options, int64_t start_after,
@@ -160,26 +161,43 @@ PYBIND11_MODULE(_core, module) {
            py::arg("skip"), py::arg("per_parameter"), py::arg("handshake_timeout"),
            py::arg("loss_scale"));
 
-  py::class_<Attachment, std::shared_ptr<Attachment>>(module, "Attachment")
-      .def("state_dict",
-           [](const Attachment& self) {
-             return to_python(without_interpreter([&] { return self.state(); }));
-           })
-      .def("load_state_dict",
-           [](Attachment& self, const py::dict& dict) {
-             const State state = to_state(dict);
-             without_interpreter([&] { self.load_state(state); });
-           })
-      .def("stats",
-           [](const Attachment& self) {
-             return to_python(without_interpreter([&] { return self.stats(); }));
-           })
-      .def("profile",
-           [](const Attachment& self) {
-             return from_json(without_interpreter([&] { return self.profile(); }));
-           })
-      .def("before_step", &Attachment::before_step, NoLock())
-      .def("divide_by_active_workers", &Attachment::divide_by_active_workers);
+  py::class_<Attachment, std::shared_ptr<Attachment>>(
+      module, "Attachment", "What gradwire.attach returns: the handle to a model's compression.")
+      .def(
+          "state_dict",
+          [](const Attachment& self) {
+            return to_python(without_interpreter([&] { return self.state(); }));
+          },
+          "What this worker has to save for an exact resume: tensors, numbers and strings.\n\n"
+          "For calls between steps. Every key begins with ``worker<i>/``.\n\n"
+          "Raises:\n    RuntimeError: a step is under way, or failed.")
+      .def(
+          "load_state_dict",
+          [](Attachment& self, const py::dict& dict) {
+            const State state = to_state(dict);
+            without_interpreter([&] { self.load_state(state); });
+          },
+          "Restore what ``state_dict`` gave on this worker, or what ``gradwire.merge`` made.\n\n"
+          "After ``attach`` and before the first forward.\n\n"
+          "Raises:\n    ValueError: the state does not fit, and nothing has changed.")
+      .def(
+          "stats",
+          [](const Attachment& self) {
+            return to_python(without_interpreter([&] { return self.stats(); }));
+          },
+          "What this worker has encoded, sent and waited for since ``attach``: "
+          "a ``gradwire.Stats``.")
+      .def(
+          "profile",
+          [](const Attachment& self) {
+            return from_json(without_interpreter([&] { return self.profile(); }));
+          },
+          "What ``gradwire.plan`` needs to know of this job; see docs/plan.md.\n\n"
+          "Raises:\n    RuntimeError: too few steps were made so far.")
+      .def("before_step", &Attachment::before_step, NoLock(),
+           "For ``gradwire.attach``: where ``auto`` decides. One line of text if it did.")
+      .def("divide_by_active_workers", &Attachment::divide_by_active_workers,
+           "For ``gradwire.attach``: which division DDP's ``join`` was asked for.");
 
   py::class_<StateMerger>(module, "StateMerger")
       .def(py::init<>())
