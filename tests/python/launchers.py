@@ -19,9 +19,8 @@ def torchrun(workers: int) -> list[str]:
 
 
 def accelerate_launch(workers: int) -> list[str]:
-    return [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--multi_cpu",
-            f"--num_processes={workers}", "--num_machines=1", "--mixed_precision=no",
-            "--dynamo_backend=no", f"--main_process_port={free_port()}"]  # fmt: skip
+    return [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu",
+            f"--num_processes={workers}", f"--main_process_port={free_port()}"]  # fmt: skip
 
 
 def launch(command: list[object], folder: Path, fails: bool = False, **environment: str) -> str:
@@ -47,7 +46,9 @@ def script_of_the_page(name: str, folder: Path) -> str:
 
 def assert_the_page_holds(printed: str, workers: int = 2) -> None:
     """Every worker sent less than all-reduce sends, and all have the same weights."""
-    lines = re.findall(r"worker (\d+): sent ([\d.]+) times less, sum of weights (-?[\d.e-]+)", printed)
+    lines = re.findall(
+        r"worker (\d+): sent ([\d.]+) times less, sum of weights (-?[\d.e-]+)", printed
+    )
     assert sorted(int(worker) for worker, _, _ in lines) == list(range(workers)), printed
     assert all(float(ratio) > 1.5 for _, ratio, _ in lines)
     assert len({weights for _, _, weights in lines}) == 1
