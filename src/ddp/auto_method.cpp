@@ -10,16 +10,20 @@
 #include "ddp/peer_failure.h"
 #include "ddp/probe.h"
 #include "methods/registry.h"
+#include "planner/json_object.h"
 #include "planner/link_fit.h"
 
 namespace gradwire {
 namespace {
 
+using planner::Contest;
 using planner::Decision;
 using planner::Verdict;
 
 // The first step has other buckets and cold caches.
 constexpr int64_t kStepsBeforeFirstLook = 6;
+// Of a contender. The first is not counted, and of the others as many send P as Q.
+constexpr int64_t kStepsOfATrial = 7;
 constexpr int64_t kShortestPause = 10;
 // A look costs a broadcast of a few bytes.
 constexpr int64_t kLongestPause = 80;
@@ -92,30 +96,63 @@ bool AutoMethod::look(int64_t steps, const Job& job) {
   if (group_->getSize() < 2 || steps == last_step_) return false;
   record_step(steps);
   if (steps < next_look_) return false;
-  if (seconds_.size() < 2) return false;  // all workers alike: they have done the same steps
-  const Decision before = decision_;
-  const Verdict verdict = has_decided_ ? verdict_of_first_worker() : Verdict::surprising;
-  if (verdict != Verdict::as_expected || steps - last_measured_ >= kStepsBetweenProbes) {
-    measure_and_decide(job, verdict);
+  const auto before = decision().methods;
+  if (!contest_.is_over()) {
+    try_next(job);
+  } else if (seconds_.size() < 2) {
+    return false;  // all workers alike: they have done the same steps
+  } else {
+    const Verdict verdict = has_decided_ ? verdict_of_first_worker() : Verdict::surprising;
+    if (verdict != Verdict::as_expected || steps - last_measured_ >= kStepsBetweenProbes) {
+      measure_and_decide(job, verdict);
+    }
   }
-  // What proves stable is looked at less often.
-  const bool has_changed = before.methods != decision_.methods;
-  pause_ = has_changed ? kShortestPause : std::min(2 * pause_, kLongestPause);
+  const bool has_changed = before != decision().methods;
+  if (!contest_.is_over()) {
+    pause_ = kStepsOfATrial;
+  } else {
+    // What proves stable is looked at less often.
+    pause_ = has_changed ? kShortestPause : std::clamp(2 * pause_, kShortestPause, kLongestPause);
+  }
   next_look_ = steps + pause_;
   seconds_.clear();
   last_time_ = Clock::now();
   return has_changed;
 }
 
+// Always in the same step, even if a resumed run has had no time to measure: then the prediction
+// stands.
+void AutoMethod::try_next(const Job& job) {
+  contest_.take_turn(seconds_.size() < 2 ? decision().expected_seconds : step_seconds());
+  take_from_first_worker(contest_);
+  if (!contest_.is_over() || group_->getRank() != 0 || decision().methods == told_) return;
+  try {
+    tell(decision(), job.profile());
+  } catch (const std::exception&) {  // the other workers have gone on
+    message_ = "gradwire auto: what it has tried since has proved faster";
+  }
+}
+
+void AutoMethod::tell(const Decision& decision, const planner::Profile& profile) {
+  message_ = "gradwire " + describe(decision, profile);
+  told_ = decision.methods;
+}
+
+void AutoMethod::take_from_first_worker(const Contest& contest) {
+  std::string text;
+  if (group_->getRank() == 0) text = to_json(contest).dump();
+  contest_ = planner::contest_from_json(nlohmann::json::parse(from_first_worker(text)));
+}
+
 Verdict AutoMethod::verdict_of_first_worker() const {
-  const Verdict own = planner::judge(decision_, step_seconds());
+  const Verdict own = planner::judge(decision(), step_seconds());
   return static_cast<Verdict>(from_first_worker({static_cast<char>(own)}).front());
 }
 
 void AutoMethod::measure_and_decide(const Job& job, Verdict verdict) {
   last_measured_ = last_step_;
   if (verdict == Verdict::slower) {
-    for (const auto& [name, method] : decision_.methods) disappointed_.insert(method);
+    for (const auto& [name, method] : decision().methods) disappointed_.insert(method);
   } else {
     disappointed_.clear();  // that was under other circumstances
   }
@@ -125,15 +162,13 @@ void AutoMethod::measure_and_decide(const Job& job, Verdict verdict) {
     return probe(*group_, {.seconds_per_collective = std::stod(common), .device = device_});
   });
   const planner::Device device = measure_speed(device_);
-  std::string text;
-  if (group_->getRank() == 0) text = to_json(decide(link, device, job)).dump();
-  decision_ = planner::decision_from_json(nlohmann::json::parse(from_first_worker(text)));
+  take_from_first_worker(group_->getRank() == 0 ? decide(link, device, job) : contest_);
   has_decided_ = true;
 }
 
 // The other workers are waiting: whatever happens, something is decided.
-Decision AutoMethod::decide(const planner::MeasuredLink& link, const planner::Device& device,
-                            const Job& job) try {
+Contest AutoMethod::decide(const planner::MeasuredLink& link, const planner::Device& device,
+                           const Job& job) try {
   planner::Profile profile = job.profile();
   profile.rates = coding_rates(device);
   profile.flops_per_second = device.flops_per_second;
@@ -142,25 +177,31 @@ Decision AutoMethod::decide(const planner::MeasuredLink& link, const planner::De
                                  .all_reduce = planner::AllReduce::ring,
                                  .slowness = link.slowness()};
   Decision predicted = planner::decide(profile, network, candidates(), 0);
-  if (!decision_.compresses()) {
+  if (!decision().compresses()) {
     other_seconds_ = std::max(0.0, step_seconds() - predicted.plain_seconds);
   }
   predicted = planner::decide(profile, network, candidates(), other_seconds_);
   // The Reducer seldom measures it after the first steps.
   const double exposed = has_decided_ ? step_seconds() : job.exposed_seconds();
-  Decision decision = corrected(
-      predicted, decision_,
+  const Decision best = corrected(
+      predicted, decision(),
       {.seconds = step_seconds(), .exposed_seconds = exposed, .is_slower = !disappointed_.empty()});
-  if (!has_decided_ || decision.methods != decision_.methods) {
-    message_ = "gradwire " + describe(decision, profile);
+  std::vector<Decision> contenders = {best};
+  const bool is_new = best.methods != decision().methods;
+  if (is_new && best.compresses()) {
+    for (Decision& rival : rivals(predicted, profile, network, candidates(), other_seconds_)) {
+      rival.plain_seconds = best.plain_seconds;
+      contenders.push_back(std::move(rival));
+    }
   }
-  return decision;
+  if (is_new || !has_decided_) tell(best, profile);
+  return Contest(std::move(contenders));
 } catch (const std::exception& error) {
   message_ =
       std::string("gradwire auto: nothing changes, for it could not decide: ") + error.what();
-  Decision decision = decision_;
-  decision.expected_seconds = step_seconds();
-  return decision;
+  Decision unchanged = decision();
+  unchanged.expected_seconds = step_seconds();
+  return Contest({unchanged});
 }
 
 std::vector<planner::MethodChoice> AutoMethod::candidates() const {
@@ -190,20 +231,30 @@ std::string AutoMethod::from_first_worker(const std::string& text) const {
 }
 
 std::string AutoMethod::saved() const {
-  return has_decided_ ? to_json(decision_).dump() : std::string();
+  if (!has_decided_) return {};
+  return nlohmann::json{{"contest", to_json(contest_)}, {"next_look", next_look_}}.dump();
+}
+
+AutoMethod::Saved AutoMethod::parse(const std::string& saved) {
+  const auto json = nlohmann::json::parse(saved, nullptr, /*allow_exceptions=*/false);
+  const planner::JsonObject object(json, "decision of auto");
+  return {planner::contest_from_json(object.at("contest")), object.integer("next_look")};
 }
 
 Request AutoMethod::decided_in(const std::string& saved) const {
-  if (saved.empty()) return request_;
-  const auto json = nlohmann::json::parse(saved, nullptr, /*allow_exceptions=*/false);
-  return with(planner::decision_from_json(json));
+  return saved.empty() ? request_ : with(parse(saved).contest.running());
 }
 
 void AutoMethod::load(const std::string& saved, int64_t steps) {
   has_decided_ = !saved.empty();
-  decision_ = has_decided_ ? planner::decision_from_json(nlohmann::json::parse(saved)) : Decision();
+  contest_ = has_decided_ ? parse(saved).contest : Contest({Decision()});
   pause_ = kShortestPause;
-  next_look_ = has_decided_ ? steps + pause_ : std::max(next_look_, steps + kStepsBeforeFirstLook);
+  if (!has_decided_) {
+    next_look_ = std::max(next_look_, steps + kStepsBeforeFirstLook);
+  } else {
+    next_look_ = contest_.is_over() ? steps + pause_ : parse(saved).next_look;
+  }
+  told_ = decision().methods;
   last_measured_ = steps;
   last_step_ = -1;
   seconds_.clear();

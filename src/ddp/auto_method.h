@@ -1,19 +1,20 @@
 #pragma once
 
-// Method `auto`: measures a few plain steps, decides what to compress, and watches whether steps
-// take as long as it expected.
+// Method `auto`: measures a few plain steps, decides what to compress, tries what is predicted to
+// be about as fast, and watches whether steps take as long as it expected.
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gradwire/options.h"
-#include "planner/decision.h"
+#include "planner/contest.h"
 #include "planner/device.h"
 #include "planner/measured_link.h"
 
@@ -38,10 +39,10 @@ class AutoMethod {
   int rounds() const;
 
   // The request with what was decided as further per_parameter entries.
-  Request decided() const { return with(decision_); }
+  Request decided() const { return with(decision()); }
 
-  // The decision as text, to be saved; a resumed run starts with it. Throws std::invalid_argument
-  // for a text that is none.
+  // What was decided as text, to be saved; a resumed run starts with it, and goes on with what was
+  // being tried. Throws std::invalid_argument for a text that is none.
   std::string saved() const;
   Request decided_in(const std::string& saved) const;
   void load(const std::string& saved, int64_t steps);
@@ -49,13 +50,24 @@ class AutoMethod {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // A decision that is saved, and the step of the next look.
+  struct Saved {
+    planner::Contest contest;
+    int64_t next_look;
+  };
+  static Saved parse(const std::string& saved);
+
+  const planner::Decision& decision() const { return contest_.running(); }
   Request with(const planner::Decision& decision) const;
+  void take_from_first_worker(const planner::Contest& contest);
   void record_step(int64_t steps);
   double step_seconds() const;
   planner::Verdict verdict_of_first_worker() const;
+  void try_next(const Job& job);
   void measure_and_decide(const Job& job, planner::Verdict verdict);
-  planner::Decision decide(const planner::MeasuredLink& link, const planner::Device& device,
-                           const Job& job);
+  planner::Contest decide(const planner::MeasuredLink& link, const planner::Device& device,
+                          const Job& job);
+  void tell(const planner::Decision& decision, const planner::Profile& profile);
   std::string from_first_worker(const std::string& text) const;
   std::vector<planner::MethodChoice> candidates() const;
 
@@ -65,9 +77,10 @@ class AutoMethod {
   at::Device device_;
 
   bool has_decided_ = false;
-  planner::Decision decision_;
-  std::set<planner::Method> disappointed_;  // were slower than no compression
-  double other_seconds_ = 0;                // of a step, besides what the model knows of
+  planner::Contest contest_{{planner::Decision()}};
+  std::map<std::string, planner::Method> told_;  // of the decision that was told about
+  std::set<planner::Method> disappointed_;       // were slower than no compression
+  double other_seconds_ = 0;                     // of a step, besides what the model knows of
   std::string message_;
 
   int64_t next_look_;

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "gradwire-decision-1";
+constexpr const char* kFormat = "gradwire-decision-2";
 
 std::string percent(double part) {
   char text[32];
@@ -23,20 +23,28 @@ std::string percent(double part) {
 
 }  // namespace
 
+Decision decision_of(const Profile& profile, const Assignment& assignment) {
+  Decision decision;
+  for (size_t i = 0; i < profile.buckets.size(); ++i) {
+    const Method method = assignment[i].method;
+    if (method == Method::allreduce) continue;
+    for (const size_t index : profile.buckets[i].parameters) {
+      const ParameterShape& parameter = profile.parameters[index];
+      decision.methods[parameter.name] = method;
+      decision.loss += static_cast<double>(index_of(method)) * parameter.bytes();
+    }
+  }
+  decision.loss /= profile.gradient_bytes();
+  return decision;
+}
+
 Decision decide(const Profile& profile, const Network& network,
                 std::span<const MethodChoice> candidates, double other_seconds) {
   const Choice choice = choose_per_bucket(profile, network, candidates);
   const Assignment plain = same_for_all(profile, {.method = Method::allreduce});
-  Decision decision{.methods = {},
-                    .expected_seconds = choice.prediction.seconds + other_seconds,
-                    .plain_seconds = simulate(profile, network, plain).seconds + other_seconds};
-  for (size_t i = 0; i < profile.buckets.size(); ++i) {
-    const Method method = choice.assignment[i].method;
-    if (method == Method::allreduce) continue;
-    for (const size_t parameter : profile.buckets[i].parameters) {
-      decision.methods[profile.parameters[parameter].name] = method;
-    }
-  }
+  Decision decision = decision_of(profile, choice.assignment);
+  decision.expected_seconds = choice.prediction.seconds + other_seconds;
+  decision.plain_seconds = simulate(profile, network, plain).seconds + other_seconds;
   return decision;
 }
 
@@ -51,6 +59,7 @@ Decision corrected(Decision predicted, const Decision& running, const MeasuredSt
   if (predicted.methods == running.methods) predicted.expected_seconds = step.seconds;
   if (predicted.expected_seconds > (1 - kLeastGain) * predicted.plain_seconds) {
     predicted.methods.clear();
+    predicted.loss = 0;
     predicted.expected_seconds = predicted.plain_seconds;
   }
   return predicted;
@@ -89,16 +98,18 @@ json to_json(const Decision& decision) {
   return {{"format", kFormat},
           {"methods", methods},
           {"expected_seconds", decision.expected_seconds},
-          {"plain_seconds", decision.plain_seconds}};
+          {"plain_seconds", decision.plain_seconds},
+          {"loss", decision.loss}};
 }
 
 Decision decision_from_json(const json& value) {
   const JsonObject object(value, "decision");
   object.require_format(kFormat);
-  object.allow_only({"format", "methods", "expected_seconds", "plain_seconds"});
+  object.allow_only({"format", "methods", "expected_seconds", "plain_seconds", "loss"});
   Decision decision{.methods = {},
                     .expected_seconds = object.number("expected_seconds"),
-                    .plain_seconds = object.number("plain_seconds")};
+                    .plain_seconds = object.number("plain_seconds"),
+                    .loss = object.number("loss")};
   const JsonObject methods = object.object("methods");
   for (const auto& [name, method] : object.at("methods").items()) {
     decision.methods[name] = method_named(methods.text(name));

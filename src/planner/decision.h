@@ -18,6 +18,7 @@ struct Decision {
   std::map<std::string, Method> methods = {};  // of the parameters that are compressed, by name
   double expected_seconds = 0;                 // of a step
   double plain_seconds = 0;                    // of a step without compression
+  double loss = 0;  // mean place of the methods in the order of `Method`, weighted by bytes
 
   bool compresses() const { return !methods.empty(); }
 };
@@ -25,6 +26,9 @@ struct Decision {
 // Less is within the errors of predictions, and a Reducer that has been given a hook keeps it: to
 // have tried in vain would cost something in every step.
 inline constexpr double kLeastGain = 0.15;
+
+// Without the seconds.
+Decision decision_of(const Profile& profile, const Assignment& assignment);
 
 // `other_seconds`: what a step takes that the model does not know of, as the optimizer does.
 Decision decide(const Profile& profile, const Network& network,

@@ -86,23 +86,26 @@ def link_that_becomes_slow() -> dict:
 
 
 def resumed() -> dict:
+    """Saved in the middle of a trial; two others begin before the end."""
     job = Job()
     job.run(0, 8)
+    saved_methods = job.methods()
     model, optimizer = job.ddp.state_dict(), job.optimizer.state_dict()
     model = {name: tensor.clone() for name, tensor in model.items()}
     path = Path(sys.argv[1]) / f"state{dist.get_rank()}.pt"
     gradwire.save({"gradwire": job.gw.state_dict(), "optimizer": optimizer}, path)
-    job.run(8, 14)
+    job.run(8, 22)
     saved = torch.load(path, weights_only=True)
     other = Job()
     other.ddp.load_state_dict(model)
     other.optimizer.load_state_dict(saved["optimizer"])
     other.gw.load_state_dict(saved["gradwire"])
     at_once = other.methods()
-    other.run(8, 14)
+    other.run(8, 22)
     return {
-        "methods": job.methods(),
+        "saved": saved_methods,
         "at_once": at_once,
+        "later": [job.methods(), other.methods()],
         "same": all(map(torch.equal, job.weights(), other.weights())),
     }
 

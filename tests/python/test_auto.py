@@ -56,7 +56,8 @@ def test_it_changes_its_mind_when_the_link_does(tmp_path):
 
 def test_a_resumed_run_starts_with_the_saved_plan(tmp_path):
     for outcome in in_the_lab(tmp_path, "40mbit", "resumed"):
-        assert outcome["at_once"] == outcome["methods"] != ["uncompressed"]
+        assert outcome["at_once"] == outcome["saved"] != ["uncompressed"]
+        assert outcome["later"][0] == outcome["later"][1]
         assert outcome["same"]
 
 

@@ -1,0 +1,41 @@
+#pragma once
+
+// Decisions that are predicted to be about equally fast, tried one after the other: the clock
+// decides between them.
+
+#include <vector>
+
+#include "planner/decision.h"
+
+namespace gradwire::planner {
+
+class Contest {
+ public:
+  // The first is tried first. One alone has won.
+  explicit Contest(std::vector<Decision> contenders);
+
+  bool is_over() const { return tried_ == contenders_.size(); }
+  // The one to be tried now; when it is over, the winner: of those within the tolerance of the
+  // fastest the least lossy.
+  const Decision& running() const;
+  // The running one's steps take this long: now the next.
+  void take_turn(double seconds);
+
+ private:
+  friend nlohmann::json to_json(const Contest& contest);
+  friend Contest contest_from_json(const nlohmann::json& value);
+
+  std::vector<Decision> contenders_;  // with measured seconds, as far as they have been tried
+  size_t tried_ = 0;
+};
+
+nlohmann::json to_json(const Contest& contest);
+// Throws std::invalid_argument naming the field that is wrong.
+Contest contest_from_json(const nlohmann::json& value);
+
+// Who might beat `best`, which was predicted from the same: one method for all buckets, predicted
+// to take little longer. The most promising first, and not many: each costs a few steps.
+std::vector<Decision> rivals(const Decision& best, const Profile& profile, const Network& network,
+                             std::span<const MethodChoice> candidates, double other_seconds);
+
+}  // namespace gradwire::planner

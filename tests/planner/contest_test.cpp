@@ -1,0 +1,86 @@
+#include "planner/contest.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "example_profile.h"
+
+namespace gradwire::planner {
+namespace {
+
+Decision predicted(Method method, double seconds, double loss) {
+  return {
+      .methods = {{"w", method}}, .expected_seconds = seconds, .plain_seconds = 9, .loss = loss};
+}
+
+TEST(Contest, IsWonByTheClockAndNotByThePrediction) {
+  Contest contest({predicted(Method::acpsgd, 1.0, 3), predicted(Method::sign, 1.1, 6),
+                   predicted(Method::topk, 1.2, 4)});
+  for (const double seconds : {1.5, 1.2, 1.3}) {
+    EXPECT_FALSE(contest.is_over());
+    contest.take_turn(seconds);
+  }
+  ASSERT_TRUE(contest.is_over());
+  EXPECT_EQ(contest.running().methods.at("w"), Method::sign);
+  EXPECT_EQ(contest.running().expected_seconds, 1.2);
+}
+
+TEST(Contest, OfEquallyFastOnesTheLeastLossyWins) {
+  Contest contest({predicted(Method::sign, 1.0, 6), predicted(Method::acpsgd, 1.0, 3),
+                   predicted(Method::half, 1.0, 1)});
+  for (const double seconds : {1.0, 1.01, 1.03}) contest.take_turn(seconds);
+  EXPECT_EQ(contest.running().methods.at("w"), Method::acpsgd);
+}
+
+TEST(Contest, OneAloneHasWon) {
+  const Contest contest({predicted(Method::half, 1.0, 1)});
+  EXPECT_TRUE(contest.is_over());
+  EXPECT_EQ(contest.running().methods.at("w"), Method::half);
+}
+
+TEST(Contest, SurvivesItsFileInTheMiddle) {
+  Contest contest({predicted(Method::acpsgd, 1.0, 3), predicted(Method::sign, 1.1, 6)});
+  contest.take_turn(2);
+  Contest read = contest_from_json(to_json(contest));
+  EXPECT_FALSE(read.is_over());
+  EXPECT_EQ(read.running().methods.at("w"), Method::sign);
+  read.take_turn(3);
+  EXPECT_EQ(read.running().methods.at("w"), Method::acpsgd);
+  EXPECT_EQ(read.running().expected_seconds, 2);
+
+  nlohmann::json damaged = to_json(contest);
+  damaged["tried"] = 3;
+  EXPECT_THROW(contest_from_json(damaged), std::invalid_argument);
+  damaged = to_json(contest);
+  damaged["contenders"].clear();
+  EXPECT_THROW(contest_from_json(damaged), std::invalid_argument);
+  EXPECT_THROW(contest_from_json(nlohmann::json("auto")), std::invalid_argument);
+}
+
+TEST(Rivals, AreAlmostAsFastAsTheBestAndOthers) {
+  const std::vector<MethodChoice> candidates = {
+      {.method = Method::half}, {.method = Method::acpsgd}, {.method = Method::powersgd}};
+  const Profile profile = example_profile("bert-base", 0.3);
+  const Network network = example_network(2, 1);
+  const Decision best = decide(profile, network, candidates, 0.05);
+  for (const Decision& rival : rivals(best, profile, network, candidates, 0.05)) {
+    EXPECT_NE(rival.methods, best.methods);
+    EXPECT_LE(rival.expected_seconds, 1.25 * best.expected_seconds);
+    EXPECT_EQ(rival.plain_seconds, best.plain_seconds);
+    EXPECT_GT(rival.loss, 0);
+  }
+  // Half sends a hundred times as much here.
+  const std::vector<MethodChoice> half = {{.method = Method::half}};
+  EXPECT_TRUE(rivals(best, profile, network, half, 0.05).empty());
+  // What is faster still comes first.
+  const Decision slow = decide(profile, network, half, 0.05);
+  const std::vector<Decision> faster = rivals(slow, profile, network, candidates, 0.05);
+  ASSERT_GE(faster.size(), 2);
+  EXPECT_LE(faster[0].expected_seconds, faster[1].expected_seconds);
+  EXPECT_LT(faster[1].expected_seconds, slow.expected_seconds);
+}
+
+}  // namespace
+}  // namespace gradwire::planner
