@@ -53,12 +53,13 @@ class MethodRun {
   // What verify() has found, relative to the norm of the gradients.
   double error() const { return error_; }
   double payload_bytes() const { return payload_bytes_; }
-  // Peak memory of a step beyond gradient and residual, and what of it the rounds' buffers were.
+  // Peak memory of a step beyond gradient and residual, and the most that the rounds' buffers were.
   double extra_bytes() const { return extra_bytes_; }
   double in_flight_bytes() const { return in_flight_bytes_; }
   void measure_memory();
 
  private:
+  void make_method();
   void make_gradient();
   void begin_account();
   void check_rounding();

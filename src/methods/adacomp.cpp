@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "kernels/adacomp.h"
 #include "kernels/undo.h"
@@ -176,19 +177,20 @@ class AdacompState final : public GatheredState {
   void encode(const at::Tensor& gradient, wire::PayloadWriter& writer) override {
     if (!uses_kernels_) return encode_with_aten(gradient, writer);
     const std::span<float> error = error_.defined() ? floats_of(error_) : std::span<float>();
-    const Selection selection(floats_of(gradient), error, unsettled_, bin_length_, shape_);
-    unsettled_.positions.clear();
-    if (!selection.finite()) {
-      selection.undo();
+    std::optional<Selection> selection;
+    selection.emplace(floats_of(gradient), error, unsettled_, bin_length_, shape_);
+    unsettled_ = {};
+    if (!selection->finite()) {
+      selection->undo();
       return writer.non_finite();
     }
     wire::PositionsWriter& positions = writer.begin_adacomp(shape_);
-    selection.write(positions);
-    const float scale = selection.scale();
+    selection->write(positions);
+    const float scale = selection->scale();
+    selection.reset();  // before a second copy of the positions is made
     if (error_.defined()) {
       const auto written = positions.written();
-      unsettled_.positions.assign(written.begin(), written.end());
-      unsettled_.scale = scale;
+      unsettled_ = {{written.begin(), written.end()}, scale};
     }
     writer.end(scale);
   }
@@ -220,7 +222,7 @@ class AdacompState final : public GatheredState {
     if (unsettled_.positions.empty()) {
       add(own.positions, own.scale, floats_of(error_));
     } else {
-      unsettled_.positions.clear();  // it is this step's: nothing was taken out yet
+      unsettled_ = {};  // it is this step's: nothing was taken out yet
     }
     kernels::take_back(floats_of(gradient), floats_of(error_));
   }
@@ -243,7 +245,7 @@ class AdacompState final : public GatheredState {
   void settle() const {
     if (unsettled_.positions.empty()) return;
     add(wire::PositionsReader(shape_, unsettled_.positions), -unsettled_.scale, floats_of(error_));
-    unsettled_.positions.clear();
+    unsettled_ = {};
   }
 
   static void add(const wire::PositionsReader& section, float scale, std::span<float> target) {

@@ -66,8 +66,9 @@ class Accumulation {
     divide();
   }
 
-  // False, with the residual as it was, if some G is not finite.
-  bool run(std::span<uint32_t> selected) {
+  // The ascending positions of the k largest, valid as long as this is; none, with the residual as
+  // it was, if some G is not finite.
+  std::span<const uint32_t> run() {
     std::vector<size_t> done(ranges_.size());
     at::parallel_for(0, static_cast<int64_t>(ranges_.size()), 1, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
@@ -78,13 +79,15 @@ class Accumulation {
     bool finite = true;
     for (size_t i = 0; i < ranges_.size(); ++i) finite &= done[i] == part(gradient_, i).size();
     if (finite) {
+      // Over the candidates themselves: no more can be selected than have been passed.
+      const std::span<uint32_t> selected(memory_.get(), k_);
       kernels::select_largest(ranges_, error_, selected);
-    } else {
-      for (size_t i = 0; i < ranges_.size(); ++i) {
-        kernels::take_back(part(gradient_, i).first(done[i]), part(error_, i).first(done[i]));
-      }
+      return selected;
     }
-    return finite;
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+      kernels::take_back(part(gradient_, i).first(done[i]), part(error_, i).first(done[i]));
+    }
+    return {};
   }
 
  private:
@@ -113,7 +116,7 @@ class Accumulation {
     }
     // Twice an even share, should one range have more than the others; most of it stays untouched.
     const size_t room = ranges == 1 ? capacity : 2 * capacity / ranges;
-    memory_ = std::make_unique_for_overwrite<uint32_t[]>(2 * ranges * room);
+    memory_ = std::make_unique_for_overwrite<uint32_t[]>(std::max(k_, 2 * ranges * room));
     for (size_t i = 0; i < ranges; ++i) {
       uint32_t* const begin = memory_.get() + 2 * i * room;
       ranges_.push_back({{begin, room}, {begin + room, room}});
@@ -126,8 +129,17 @@ class Accumulation {
   size_t length_ = 0;                                     // of a range
   float floor_ = std::numeric_limits<float>::infinity();  // none is a candidate
   std::vector<kernels::Candidates> ranges_;
-  std::unique_ptr<uint32_t[]> memory_;
+  std::unique_ptr<uint32_t[]> memory_;  // [range: indices, then magnitudes]
 };
+
+// Calls run(begin, end) for ranges of the sent elements, on several threads.
+template <class Run>
+void for_sent(size_t count, const Run& run) {
+  constexpr int64_t worthwhile = 32768;
+  at::parallel_for(0, static_cast<int64_t>(count), worthwhile, [&](int64_t begin, int64_t end) {
+    run(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  });
+}
 
 // The positions of the k largest, ascending; of equal ones the first.
 at::Tensor positions_of_largest(const at::Tensor& magnitudes, int64_t k) {
@@ -151,19 +163,18 @@ class TopkState final : public GatheredState {
 
   void encode(const at::Tensor& gradient, wire::PayloadWriter& writer) override {
     if (!uses_kernels_) return encode_with_aten(gradient, writer);
-    const auto room = std::make_unique_for_overwrite<uint32_t[]>(k_);
-    const std::span<uint32_t> selected(room.get(), k_);
-    std::span<float> total = floats_of(gradient);
-    bool finite = true;
+    const std::span<float> added = floats_of(gradient);
     if (error_.defined()) {
-      finite = Accumulation(total, floats_of(error_), k_).run(selected);
-      total = floats_of(error_);
-    } else {
-      const auto [least, most] = gradient.aminmax();
-      finite = std::isfinite(least.item<float>()) && std::isfinite(most.item<float>());
-      if (finite) kernels::select_largest({}, total, selected);
+      Accumulation accumulation(added, floats_of(error_), k_);
+      return send(floats_of(error_), accumulation.run(), writer);
     }
-    finite ? send(total, selected, writer) : writer.non_finite();
+    const auto [least, most] = gradient.aminmax();
+    if (!std::isfinite(least.item<float>()) || !std::isfinite(most.item<float>())) {
+      return writer.non_finite();
+    }
+    const auto selected = std::make_unique_for_overwrite<uint32_t[]>(k_);
+    kernels::select_largest({}, added, {selected.get(), k_});
+    send(added, {selected.get(), k_}, writer);
   }
 
   GatheredRecord read(wire::PayloadReader& reader) const override {
@@ -208,16 +219,22 @@ class TopkState final : public GatheredState {
     return std::min(1 + positions + k_ * wire::value_bytes(type_), bound());
   }
 
-  // Takes the selected elements out of `total` and writes them.
+  // Takes the selected elements out of `total` and writes them; none says that it is not finite.
   void send(std::span<float> total, std::span<const uint32_t> selected,
             wire::PayloadWriter& writer) const {
+    if (selected.empty()) return writer.non_finite();
     if (type_ == wire::ValueType::fp32) {
       const auto values = std::make_unique_for_overwrite<float[]>(k_);
-      kernels::take(total, selected, {values.get(), k_});
+      for_sent(k_, [&](size_t begin, size_t count) {
+        kernels::take(total, selected.subspan(begin, count), {values.get() + begin, count});
+      });
       writer.topk(shape_, selected, std::span<const float>(values.get(), k_));
     } else {
       const auto values = std::make_unique_for_overwrite<uint16_t[]>(k_);
-      kernels::take_rounded(half_format(type_), total, selected, {values.get(), k_});
+      for_sent(k_, [&](size_t begin, size_t count) {
+        kernels::take_rounded(half_format(type_), total, selected.subspan(begin, count),
+                              {values.get() + begin, count});
+      });
       writer.topk(shape_, selected, std::span<const uint16_t>(values.get(), k_));
     }
   }
