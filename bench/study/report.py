@@ -37,53 +37,56 @@ def rates(results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def row(title: str, results: list[dict[str, Any]], plain: list[dict[str, Any]]) -> list[str]:
-    accuracy = [100 * last(result, "test_accuracy") for result in results]
-    loss = [last(result, "test_loss") for result in results]
-    reference = [100 * last(result, "test_accuracy") for result in plain]
-    difference = statistics.mean(accuracy) - statistics.mean(reference) if reference else 0.0
+def differences(runs: list[Run], results: Results) -> list[float]:
+    """Points of accuracy against the same run without compression, seed by seed."""
+    plain = {run.name: result for run, result in results.items() if run.method == "allreduce"}
     return [
-        title, str(len(results)), spread(accuracy, 2), f"{difference:+.2f}", spread(loss, 4),
-        *rates(results),
-    ]  # fmt: skip
+        100 * (last(results[run], "test_accuracy") - last(plain[name], "test_accuracy"))
+        for run in runs
+        if (name := run.uncompressed.name) in plain
+    ]
+
+
+def row(title: str, runs: list[Run], results: Results) -> list[str]:
+    found = [results[run] for run in runs]
+    compared = differences(runs, results)
+    return [
+        title,
+        str(len(runs)),
+        spread([100 * last(result, "test_accuracy") for result in found], 2),
+        spread(compared, 2) if compared else "",
+        spread([last(result, "test_loss") for result in found], 4),
+        *rates(found),
+    ]
 
 
 HEADER = ["", "seeds", "test accuracy %", "against allreduce", "test loss", "conv", "dense"]
 
 
 def methods_tables(results: Results) -> list[str]:
-    grouped: dict[tuple[str, str], dict[str, list]] = defaultdict(lambda: defaultdict(list))
-    for run, result in results.items():
+    grouped: dict[tuple[str, str], dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run in results:
         if run.part == "methods":
-            grouped[run.task.name, run.optimizer][run.method].append(result)
+            grouped[run.task.name, run.optimizer][run.method].append(run)
     texts = []
     for (task, optimizer), methods in grouped.items():
-        rows = [
-            row(f"`{name}`", found, methods["allreduce"])
-            for name, found in methods.items()
-            if found
-        ]
+        rows = [row(f"`{name}`", runs, results) for name, runs in methods.items()]
         texts.append(f"### {task}, {optimizer}\n\n{table(HEADER, rows)}")
     return texts
 
 
-def other_tables(results: Results) -> list[str]:
-    parts: dict[str, list[tuple[Run, dict]]] = defaultdict(list)
-    for run, result in results.items():
+def sweep_tables(results: Results) -> list[str]:
+    parts: dict[str, list[Run]] = defaultdict(list)
+    for run in results:
         if run.part != "methods":
-            parts[run.part].append((run, result))
+            parts[run.part].append(run)
     texts = []
-    for part, found in parts.items():
+    for part, runs in parts.items():
         rows = []
-        for run, result in found:
+        for run in runs:
             crowd = f"{run.learners} learners" if run.learners else f"{run.workers} workers"
-            plain = [
-                other for run_of, other in found
-                if run_of.method == "allreduce" and run_of.learners == run.learners
-                and run_of.batch == run.batch
-            ]  # fmt: skip
-            title = f"`{run.method}`, {crowd}, batch {run.batch or run.task.batch}"
-            rows.append(row(title, [result], plain))
+            title = f"`{run.method}`, {crowd}, batch {run.samples_per_step}"
+            rows.append(row(title, [run], results))
         texts.append(f"### {part}\n\n{table(HEADER, rows)}")
     return texts
 
@@ -92,5 +95,5 @@ def write_report(results: Results, file: Path) -> None:
     text = file.read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    tables = "\n\n".join(methods_tables(results) + other_tables(results))
+    tables = "\n\n".join(methods_tables(results) + sweep_tables(results))
     file.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNS = [
     "fashion-mlp-sgd-allreduce-2workers-batch32-seed1",
     "fashion-mlp-sgd-adacomp-2workers-batch32-seed1",
-    "fashion-cnn-sgd-acpsgd-rank2-2workers-batch32-seed1",
+    "sweep-cnn-sgd-acpsgd-rank2-2workers-batch32-seed1",
 ]
 
 
