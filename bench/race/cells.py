@@ -19,7 +19,7 @@ EVERYONE = (
 LOW_RANK = ("compute", "ddp", "powersgd", "acpsgd", "acpsgd-bf16", "torch-powersgd")
 ABLATIONS = (
     "compute",
-    *("ddp", "ddp-unfused", "ddp-no-overlap"),
+    *("ddp", "ddp-unfused", "ddp-no-overlap", "ddp-gathered"),
     *("powersgd", "powersgd-unfused", "powersgd-no-overlap"),
     *("acpsgd", "acpsgd-unfused", "acpsgd-no-overlap"),
 )

@@ -17,6 +17,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from bench.race.gathering_hook import gathering_hook
 from bench.race.models import Batch, loss_of
 
 ONE_BUCKET = 1 << 20  # MiB: more than any model has
@@ -99,6 +100,12 @@ def torch_fp16(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contend
     return contender
 
 
+def ddp_gathered(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
+    contender = ddp(model, group, rank)
+    contender.model.register_comm_hook(group, gathering_hook)
+    return contender
+
+
 def torch_powersgd(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
     # With more than one bucket its collectives meet in different orders, and it aborts on Gloo.
     contender = ddp(model, group, rank, bucket_cap_mb=ONE_BUCKET)
@@ -125,7 +132,8 @@ def ours(
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":
-        contender.warm_up = 18  # it decides after six steps, and may correct itself after ten more
+        # It decides after six steps, and then tries up to four decisions for seven steps each.
+        contender.warm_up = 36
     return contender
 
 
@@ -146,6 +154,7 @@ CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] 
     # One of the system optimisations switched off.
     "ddp-unfused": partial(ddp, bucket_cap_mb=BUCKET_PER_PARAMETER),
     "ddp-no-overlap": partial(ddp, bucket_cap_mb=ONE_BUCKET),
+    "ddp-gathered": ddp_gathered,
     "powersgd-unfused": partial(ours, method="powersgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
     "powersgd-no-overlap": partial(ours, method="powersgd", bucket_cap_mb=ONE_BUCKET),
     "acpsgd-unfused": partial(ours, method="acpsgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
