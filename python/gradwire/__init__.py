@@ -6,8 +6,7 @@
 The training loop does not change.
 """
 
-import torch  # noqa: F401  (loads the libraries that _core needs)
-
+from gradwire import _load  # noqa: F401  (before anything that needs the compiled module)
 from gradwire._attach import attach
 from gradwire._core import Attachment, __version__, methods
 from gradwire._plan import plan
