@@ -13,7 +13,7 @@ MethodEntry auto_method() {
                   subset_option("candidates",
                                 {"half", "powersgd", "acpsgd", "topk", "adacomp", "sign"})},
       .parameter_options = {},
-      .create = allreduce_method().create,
+      .create = [](const OptionMap&) { return find_method("allreduce").create({}); },
   };
 }
 

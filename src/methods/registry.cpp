@@ -7,18 +7,25 @@
 
 namespace gradwire {
 
+// Every method, in the order of listings: METHOD(x) stands for x_method(), the end of its file.
+#define GRADWIRE_METHODS \
+  METHOD(allreduce)      \
+  METHOD(half)           \
+  METHOD(sign)           \
+  METHOD(topk)           \
+  METHOD(powersgd)       \
+  METHOD(acpsgd)         \
+  METHOD(adacomp)        \
+  METHOD(auto)
+
+#define METHOD(name) MethodEntry name##_method();
+GRADWIRE_METHODS
+#undef METHOD
+
 const std::vector<MethodEntry>& registry() {
-  static const std::vector<MethodEntry> entries = {
-      // One a line, so that adding a method adds a line.
-      allreduce_method(),  //
-      half_method(),       //
-      sign_method(),       //
-      topk_method(),       //
-      powersgd_method(),   //
-      acpsgd_method(),     //
-      adacomp_method(),    //
-      auto_method(),
-  };
+#define METHOD(name) name##_method(),
+  static const std::vector<MethodEntry> entries = {GRADWIRE_METHODS};
+#undef METHOD
   return entries;
 }
 

@@ -34,13 +34,4 @@ OptionMap complete_options(const MethodEntry& method, const OptionMap& given);
 // The one that is no method but a choice of methods.
 inline constexpr const char* kAuto = "auto";
 
-MethodEntry allreduce_method();
-MethodEntry half_method();
-MethodEntry sign_method();
-MethodEntry powersgd_method();
-MethodEntry acpsgd_method();
-MethodEntry adacomp_method();
-MethodEntry auto_method();
-MethodEntry topk_method();
-
 }  // namespace gradwire
