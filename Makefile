@@ -1,12 +1,14 @@
 # The front door. Every target does its own set-up, once.
 #
 #   make demo    train Fashion-MNIST on 4 local workers with every method; a table and a report
-#   make test    build and run the whole test suite
+#   make test    build and run the whole test suite (25 minutes on 2 cores); `make test-quick` is a part
+#                of it that takes 4 minutes once all is built
 #   make build   build everything into build/release
 #   make lint    clang-format, clang-tidy, ruff, mypy
 #   make docs    the reference of the C++ and the Python API as HTML, into build/docs
 #   make asan    the C++ tests under the address and undefined-behaviour sanitizers, the leaves under
 #                the thread sanitizer too
+#   make coverage  which lines of the C++ sources the tests run (20 minutes); fails below 90 %
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
 #                docs/performance.md. `make bench-quick` is its short form (5 minutes)
 #   make study   every method on five tasks, three seeds (stops after 3 hours, goes on when started again);
@@ -16,19 +18,25 @@
 
 SHELL := /bin/bash
 PRESET := release
-BUILD := build/$(PRESET)
-PYTHON := PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD) .venv/bin/python
+BUILD = build/$(PRESET)
+PYTHON = PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD) .venv/bin/python
 # A worker of the tests is one of several on the machine: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: demo test build lint docs asan bench bench-quick study chaos soak setup
+.PHONY: demo test test-quick build lint docs asan coverage bench bench-quick study chaos soak setup
 demo: build
 	GRADWIRE_PYTHON=.venv/bin/python $(BUILD)/bin/gradwire compare --methods all --workers 4 --epochs 4 \
 	  --train-limit 6000 --test-limit 2500 --report report
 
 test: build
 	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure
-	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q
+	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q -m alone
+	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q -m "not alone" -n 2 --dist worksteal
+
+QUICK := amp architecture attach plan profile_spans typing
+test-quick: build
+	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure --exclude-regex ddp_test
+	$(ONE_THREAD) $(PYTHON) -m pytest -q -n 2 $(QUICK:%=tests/python/test_%.py)
 
 build: setup
 	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
@@ -41,6 +49,17 @@ asan: setup
 	cmake --preset tsan
 	cmake --build --preset tsan
 	ctest --preset tsan
+
+# Workers that are forked off a server leave without writing what they have counted, so of the Python
+# tests only those count that start the command.
+COUNTED := train lab plan probe examples
+coverage: PRESET := coverage
+coverage: build
+	find $(BUILD) -name '*.gcda' -delete
+	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure
+	$(ONE_THREAD) $(PYTHON) -m pytest -q $(COUNTED:%=tests/python/test_%.py)
+	.venv/bin/gcovr --filter src/ --object-directory $(BUILD) --print-summary --fail-under-line 90 \
+	  --html-details $(BUILD)/coverage.html
 
 bench: build
 	@tools/setup.sh bench

@@ -49,7 +49,7 @@ def test_part_includes_only_what_it_may(part):
                 assert top in MAY_INCLUDE[part], f"{path.relative_to(ROOT)} includes {include}"
 
 
-@pytest.mark.parametrize("part", TORCH_FREE)
+@pytest.mark.parametrize("part", sorted(TORCH_FREE))
 def test_leaf_has_no_torch(part):
     for path in sources(part):
         for include in includes(path):
