@@ -40,7 +40,7 @@ test-quick: build
 
 build: setup
 	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
-	cmake --build --preset $(PRESET)
+	cmake --build --preset $(PRESET) --parallel $$(nproc)
 
 asan: setup
 	cmake --preset asan

@@ -1,4 +1,6 @@
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem in ALONE:
             item.add_marker("alone")
+
+
+@pytest.fixture(autouse=True)
+def _same_environment_for_all() -> Iterator[None]:
+    """Lightning sets RANK and MASTER_PORT in this process: the next test would join that world."""
+    saved = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(saved)

@@ -103,7 +103,7 @@ def encoding_holds_up_backward(worker: int) -> tuple[dict[str, Any], float]:
     ddp = DistributedDataParallel(
         nn.Sequential(*(nn.Linear(1500, 1500) for _ in range(4))), bucket_cap_mb=1
     )
-    gw = gradwire.attach(ddp, "powersgd", rank=64, min_ratio=0)
+    gw = gradwire.attach(ddp, "powersgd", rank=256, min_ratio=0)
     for _ in range(STEPS):
         ddp(torch.randn(1, 1500)).sum().backward()
     return gw.profile(), gw.stats()["encode_seconds"] / STEPS
@@ -113,7 +113,7 @@ def test_ready_times_leave_out_the_encoding_of_other_buckets():
     profile, encode_seconds = run_world(2, encoding_holds_up_backward)[0]
     encoding = sum(b["encode_seconds"] for b in profile["buckets"][:-1])
     assert encoding > 0.1 * encode_seconds
-    # A product with a vector takes far less than one with 64 columns and the residual.
+    # A product with a vector takes far less than one with 256 columns and the residual.
     assert profile["backward_seconds"] < encoding
 
 
