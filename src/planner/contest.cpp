@@ -23,12 +23,11 @@ Contest::Contest(std::vector<Decision> contenders)
 
 const Decision& Contest::running() const {
   if (!is_over()) return contenders_[tried_];
-  const double fastest =
-      std::ranges::min_element(contenders_, {}, &Decision::expected_seconds)->expected_seconds;
-  const Decision* winner = nullptr;
+  const Decision& fastest = *std::ranges::min_element(contenders_, {}, &Decision::expected_seconds);
+  const Decision* winner = &fastest;
   for (const Decision& contender : contenders_) {
-    if (contender.expected_seconds > (1 + kTolerance) * fastest) continue;
-    if (winner == nullptr || contender.loss < winner->loss) winner = &contender;
+    if (contender.expected_seconds > (1 + kTolerance) * fastest.expected_seconds) continue;
+    if (contender.loss < winner->loss) winner = &contender;
   }
   return *winner;
 }
