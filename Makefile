@@ -1,14 +1,14 @@
 # The front door. Every target does its own set-up, once.
 #
 #   make demo    train Fashion-MNIST on 4 local workers with every method; a table and a report
-#   make test    build and run the whole test suite (25 minutes on 2 cores); `make test-quick` is a part
-#                of it that takes 4 minutes once all is built
+#   make test    build and run the whole test suite; `make test-quick` is a part of it that takes less
+#                than 4 minutes once all is built
 #   make build   build everything into build/release
 #   make lint    clang-format, clang-tidy, ruff, mypy
 #   make docs    the reference of the C++ and the Python API as HTML, into build/docs
 #   make asan    the C++ tests under the address and undefined-behaviour sanitizers, the leaves under
 #                the thread sanitizer too
-#   make coverage  which lines of the C++ sources the tests run (20 minutes); fails below 90 %
+#   make coverage  which lines of the C++ sources the tests run; fails below 90 %
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
 #                docs/performance.md. `make bench-quick` is its short form (5 minutes)
 #   make study   every method on five tasks, three seeds (stops after 3 hours, goes on when started again);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "ddp/device_speed.h"
@@ -189,10 +190,8 @@ Contest AutoMethod::decide(const planner::MeasuredLink& link, const planner::Dev
   std::vector<Decision> contenders = {best};
   const bool is_new = best.methods != decision().methods;
   if (is_new && best.compresses()) {
-    for (Decision& rival : rivals(predicted, profile, network, candidates(), other_seconds_)) {
-      rival.plain_seconds = best.plain_seconds;
-      contenders.push_back(std::move(rival));
-    }
+    std::ranges::move(rivals(best, profile, network, candidates(), other_seconds_),
+                      std::back_inserter(contenders));
   }
   if (is_new || !has_decided_) tell(best, profile);
   return Contest(std::move(contenders));
@@ -247,12 +246,13 @@ Request AutoMethod::decided_in(const std::string& saved) const {
 
 void AutoMethod::load(const std::string& saved, int64_t steps) {
   has_decided_ = !saved.empty();
-  contest_ = has_decided_ ? parse(saved).contest : Contest({Decision()});
+  contest_ = Contest({Decision()});
   pause_ = kShortestPause;
-  if (!has_decided_) {
-    next_look_ = std::max(next_look_, steps + kStepsBeforeFirstLook);
-  } else {
-    next_look_ = contest_.is_over() ? steps + pause_ : parse(saved).next_look;
+  next_look_ = std::max(next_look_, steps + kStepsBeforeFirstLook);
+  if (has_decided_) {
+    Saved decided = parse(saved);
+    contest_ = std::move(decided.contest);
+    next_look_ = contest_.is_over() ? steps + pause_ : decided.next_look;
   }
   told_ = decision().methods;
   last_measured_ = steps;

@@ -33,7 +33,7 @@ nlohmann::json to_json(const Contest& contest);
 // Throws std::invalid_argument naming the field that is wrong.
 Contest contest_from_json(const nlohmann::json& value);
 
-// Who might beat `best`, which was predicted from the same: one method for all buckets, predicted
+// Who might beat `best`, which was decided from the same: one method for all buckets, predicted
 // to take little longer. The most promising first, and not many: each costs a few steps.
 std::vector<Decision> rivals(const Decision& best, const Profile& profile, const Network& network,
                              std::span<const MethodChoice> candidates, double other_seconds);

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
 from worlds import free_port
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/ecosystem.md"
@@ -35,6 +36,12 @@ def launch(command: list[object], folder: Path, fails: bool = False, **environme
     )
     assert (done.returncode != 0) == fails, done.stdout[-3000:] + done.stderr[-5000:]
     return done.stdout + done.stderr
+
+
+def outcomes(script: Path, folder: Path, what: str, workers: int) -> list[dict]:
+    """What a worker script of the tests has left in ``folder``, by worker."""
+    launch([*torchrun(workers), script, what, folder], folder)
+    return [torch.load(folder / f"{what}-{w}-of-{workers}.pt") for w in range(workers)]
 
 
 def script_of_the_page(name: str, folder: Path) -> str:

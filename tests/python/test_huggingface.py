@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from huggingface_worker import ACCELERATE_VARIANTS, TRAINER_VARIANTS
 from launchers import (
     accelerate_launch,
     assert_the_page_holds,
     launch,
+    outcomes,
     script_of_the_page,
     torchrun,
 )
@@ -20,15 +20,10 @@ WORKER = Path(__file__).parent / "huggingface_worker.py"
 VARIANTS = [*TRAINER_VARIANTS, *ACCELERATE_VARIANTS]
 
 
-def outcomes(folder: Path, what: str, workers: int) -> list[dict]:
-    launch([*torchrun(workers), WORKER, what, folder], folder)
-    return [torch.load(folder / f"{what}-{w}-of-{workers}.pt") for w in range(workers)]
-
-
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("huggingface")
-    return folder, outcomes(folder, "begin", 2)
+    return folder, outcomes(WORKER, folder, "begin", 2)
 
 
 def test_gradients_are_compressed_and_workers_stay_alike(begun):
@@ -42,7 +37,7 @@ def test_gradients_are_compressed_and_workers_stay_alike(begun):
 
 def test_resume_is_exact(begun):
     folder, workers = begun
-    for wanted, resumed in zip(workers, outcomes(folder, "resume", 2), strict=True):
+    for wanted, resumed in zip(workers, outcomes(WORKER, folder, "resume", 2), strict=True):
         for variant in VARIANTS:
             assert same(resumed[variant]["weights"], wanted[variant]["weights"]), variant
             assert resumed[variant]["stats"]["residual_norm"] > 0, variant
@@ -50,7 +45,7 @@ def test_resume_is_exact(begun):
 
 def test_a_world_of_another_size_goes_on(begun):
     folder, _ = begun
-    resumed = outcomes(folder, "resume", 3)
+    resumed = outcomes(WORKER, folder, "resume", 3)
     for variant in VARIANTS:
         assert resumed[0][variant]["stats"]["steps"] > 4, variant
         for outcome in resumed:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from gradwire.lightning import GradwireCallback
-from launchers import assert_the_page_holds, launch, script_of_the_page, torchrun
+from launchers import assert_the_page_holds, launch, outcomes, script_of_the_page
 from lightning.pytorch import Trainer
 from lightning_worker import VARIANTS, Classifier, batches
 from training import same
@@ -14,15 +14,10 @@ from training import same
 WORKER = Path(__file__).parent / "lightning_worker.py"
 
 
-def outcomes(folder: Path, what: str, workers: int) -> list[dict]:
-    launch([*torchrun(workers), WORKER, what, folder], folder)
-    return [torch.load(folder / f"{what}-{w}-of-{workers}.pt") for w in range(workers)]
-
-
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lightning")
-    return folder, outcomes(folder, "begin", 2)
+    return folder, outcomes(WORKER, folder, "begin", 2)
 
 
 def test_gradients_are_compressed_and_workers_stay_alike(begun):
@@ -38,7 +33,7 @@ def test_gradients_are_compressed_and_workers_stay_alike(begun):
 
 def test_resume_is_exact(begun):
     folder, workers = begun
-    for wanted, resumed in zip(workers, outcomes(folder, "resume", 2), strict=True):
+    for wanted, resumed in zip(workers, outcomes(WORKER, folder, "resume", 2), strict=True):
         for variant in VARIANTS:
             assert same(resumed[variant]["weights"], wanted[variant]["weights"]), variant
             assert resumed[variant]["stats"]["residual_norm"] > 0
@@ -46,7 +41,7 @@ def test_resume_is_exact(begun):
 
 def test_a_world_of_another_size_goes_on(begun):
     folder, workers = begun
-    resumed = outcomes(folder, "resume", 3)
+    resumed = outcomes(WORKER, folder, "resume", 3)
     for variant in VARIANTS:
         assert resumed[0][variant]["stats"]["steps"] > workers[0][variant]["stats"]["steps"] // 2
         for outcome in resumed:
