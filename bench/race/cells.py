@@ -73,12 +73,12 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-10gbit": Cell(
         "BERT-Base, batch 1 x 64 tokens, 10 Gb/s",
-        *("bert", 1, "10gbit", (*LOW_RANK, "torch-fp16")),
-        budget=240,
+        *("bert", 1, "10gbit", (*LOW_RANK, "auto", "torch-fp16")),
+        budget=300,
     ),
     "bert-1x64-unlimited": Cell(
         "BERT-Base, batch 1 x 64 tokens, unlimited link",
-        *("bert", 1, "unlimited", ("compute", "ddp", "allreduce", "acpsgd")),
+        *("bert", 1, "unlimited", ("compute", "ddp", "allreduce", "acpsgd", "auto")),
         steps=24,
         budget=250,
     ),

@@ -130,7 +130,7 @@ void AutoMethod::try_next(const Job& job) {
   try {
     tell(decision(), job.profile());
   } catch (const std::exception&) {  // the other workers have gone on
-    message_ = "gradwire auto: what it has tried since has proved faster";
+    message_ = "gradwire auto: something else has proved faster";
   }
 }
 
@@ -177,30 +177,33 @@ Contest AutoMethod::decide(const planner::MeasuredLink& link, const planner::Dev
                                  .between_nodes = link.link(),
                                  .all_reduce = planner::AllReduce::ring,
                                  .slowness = link.slowness()};
-  Decision predicted = planner::decide(profile, network, candidates(), 0);
-  if (!decision().compresses()) {
-    other_seconds_ = std::max(0.0, step_seconds() - predicted.plain_seconds);
+  planner::MeasuredStep step{.seconds = step_seconds(),
+                             .exposed_seconds = step_seconds(),
+                             .is_slower = !disappointed_.empty()};
+  if (!has_decided_) {  // later the Reducer seldom measures it
+    step.exposed_seconds = job.exposed_seconds();
+    other_seconds_ = planner::other_seconds(profile, network, step);
   }
-  predicted = planner::decide(profile, network, candidates(), other_seconds_);
-  // The Reducer seldom measures it after the first steps.
-  const double exposed = has_decided_ ? step_seconds() : job.exposed_seconds();
-  const Decision best = corrected(
-      predicted, decision(),
-      {.seconds = step_seconds(), .exposed_seconds = exposed, .is_slower = !disappointed_.empty()});
-  std::vector<Decision> contenders = {best};
+  const Decision best =
+      corrected(planner::decide(profile, network, candidates(), other_seconds_), decision(), step);
   const bool is_new = best.methods != decision().methods;
-  if (is_new && best.compresses()) {
-    std::ranges::move(rivals(best, profile, network, candidates(), other_seconds_),
-                      std::back_inserter(contenders));
-  }
   if (is_new || !has_decided_) tell(best, profile);
-  return Contest(std::move(contenders));
+  if (!is_new) return Contest(best);
+  std::vector<Decision> challengers = {best};
+  if (best.compresses()) {
+    std::ranges::move(rivals(best, profile, network, candidates(), other_seconds_),
+                      std::back_inserter(challengers));
+  }
+  Decision incumbent = decision();
+  incumbent.expected_seconds = step.seconds;
+  incumbent.plain_seconds = best.plain_seconds;
+  return Contest(std::move(incumbent), std::move(challengers));
 } catch (const std::exception& error) {
   message_ =
       std::string("gradwire auto: nothing changes, for it could not decide: ") + error.what();
   Decision unchanged = decision();
   unchanged.expected_seconds = step_seconds();
-  return Contest({unchanged});
+  return Contest(std::move(unchanged));
 }
 
 std::vector<planner::MethodChoice> AutoMethod::candidates() const {
@@ -246,7 +249,7 @@ Request AutoMethod::decided_in(const std::string& saved) const {
 
 void AutoMethod::load(const std::string& saved, int64_t steps) {
   has_decided_ = !saved.empty();
-  contest_ = Contest({Decision()});
+  contest_ = Contest(Decision());
   pause_ = kShortestPause;
   next_look_ = std::max(next_look_, steps + kStepsBeforeFirstLook);
   if (has_decided_) {

@@ -77,7 +77,7 @@ class AutoMethod {
   at::Device device_;
 
   bool has_decided_ = false;
-  planner::Contest contest_{{planner::Decision()}};
+  planner::Contest contest_{planner::Decision()};
   std::map<std::string, planner::Method> told_;  // of the decision that was told about
   std::set<planner::Method> disappointed_;       // were slower than no compression
   double other_seconds_ = 0;                     // of a step, besides what the model knows of

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "gradwire-contest-1";
+constexpr const char* kFormat = "gradwire-contest-2";
 
 // More than predictions were found to err by (docs/plan.md).
 constexpr double kRivalry = 0.25;
@@ -18,8 +18,10 @@ constexpr size_t kMostRivals = 3;
 
 }  // namespace
 
-Contest::Contest(std::vector<Decision> contenders)
-    : contenders_(std::move(contenders)), tried_(contenders_.size() == 1 ? 1 : 0) {}
+Contest::Contest(Decision incumbent, std::vector<Decision> challengers)
+    : contenders_(std::move(challengers)) {
+  contenders_.insert(contenders_.begin(), std::move(incumbent));
+}
 
 const Decision& Contest::running() const {
   if (!is_over()) return contenders_[tried_];
@@ -34,6 +36,9 @@ const Decision& Contest::running() const {
 
 void Contest::take_turn(double seconds) {
   contenders_[tried_].expected_seconds = seconds;
+  if (!contenders_[tried_].compresses()) {
+    for (Decision& contender : contenders_) contender.plain_seconds = seconds;
+  }
   ++tried_;
 }
 
@@ -52,9 +57,10 @@ Contest contest_from_json(const json& value) {
     contenders.push_back(decision_from_json(contender));
   }
   if (contenders.empty()) object.refuse("contenders", "must not be empty");
-  Contest contest(std::move(contenders));
+  Contest contest(Decision{});
+  contest.contenders_ = std::move(contenders);
   const int64_t tried = object.integer("tried");
-  if (tried < 0 || static_cast<size_t>(tried) > contest.contenders_.size()) {
+  if (tried < 1 || static_cast<size_t>(tried) > contest.contenders_.size()) {
     object.refuse("tried", "must be a number of contenders");
   }
   contest.tried_ = static_cast<size_t>(tried);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Decisions that are predicted to be about equally fast, tried one after the other: the clock
-// decides between them.
+// What runs now against decisions that are predicted to be faster, tried one after the other: the
+// clock decides between them.
 
 #include <vector>
 
@@ -11,8 +11,9 @@ namespace gradwire::planner {
 
 class Contest {
  public:
-  // The first is tried first. One alone has won.
-  explicit Contest(std::vector<Decision> contenders);
+  // The time of the one that runs now is measured, those of its challengers are predicted. It has
+  // won where there are none.
+  explicit Contest(Decision incumbent, std::vector<Decision> challengers = {});
 
   bool is_over() const { return tried_ == contenders_.size(); }
   // The one to be tried now; when it is over, the winner: of those within the tolerance of the
@@ -26,7 +27,7 @@ class Contest {
   friend Contest contest_from_json(const nlohmann::json& value);
 
   std::vector<Decision> contenders_;  // with measured seconds, as far as they have been tried
-  size_t tried_ = 0;
+  size_t tried_ = 1;                  // the incumbent has been
 };
 
 nlohmann::json to_json(const Contest& contest);

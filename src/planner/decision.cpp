@@ -21,6 +21,10 @@ std::string percent(double part) {
   return text;
 }
 
+double predicted_plain_seconds(const Profile& profile, const Network& network) {
+  return simulate(profile, network, same_for_all(profile, {.method = Method::allreduce})).seconds;
+}
+
 }  // namespace
 
 Decision decision_of(const Profile& profile, const Assignment& assignment) {
@@ -41,11 +45,16 @@ Decision decision_of(const Profile& profile, const Assignment& assignment) {
 Decision decide(const Profile& profile, const Network& network,
                 std::span<const MethodChoice> candidates, double other_seconds) {
   const Choice choice = choose_per_bucket(profile, network, candidates);
-  const Assignment plain = same_for_all(profile, {.method = Method::allreduce});
   Decision decision = decision_of(profile, choice.assignment);
   decision.expected_seconds = choice.prediction.seconds + other_seconds;
-  decision.plain_seconds = simulate(profile, network, plain).seconds + other_seconds;
+  decision.plain_seconds = predicted_plain_seconds(profile, network) + other_seconds;
   return decision;
+}
+
+double other_seconds(const Profile& profile, const Network& network, const MeasuredStep& plain) {
+  const double explained = std::max(predicted_plain_seconds(profile, network),
+                                    profile.compute_seconds() + plain.exposed_seconds);
+  return std::max(0.0, plain.seconds - explained);
 }
 
 Decision corrected(Decision predicted, const Decision& running, const MeasuredStep& step) {

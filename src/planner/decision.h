@@ -23,14 +23,14 @@ struct Decision {
   bool compresses() const { return !methods.empty(); }
 };
 
-// Less is within the errors of predictions, and a Reducer that has been given a hook keeps it: to
-// have tried in vain would cost something in every step.
-inline constexpr double kLeastGain = 0.15;
+// What is predicted to gain less is not tried: half of what predictions were found to err by at
+// most (docs/plan.md).
+inline constexpr double kLeastGain = 0.10;
 
 // Without the seconds.
 Decision decision_of(const Profile& profile, const Assignment& assignment);
 
-// `other_seconds`: what a step takes that the model does not know of, as the optimizer does.
+// `other_seconds` of a step are the same whatever is decided.
 Decision decide(const Profile& profile, const Network& network,
                 std::span<const MethodChoice> candidates, double other_seconds);
 
@@ -40,6 +40,10 @@ struct MeasuredStep {
   double exposed_seconds = 0;  // of communication, after backward
   bool is_slower = false;      // than without compression
 };
+
+// What a step takes that the model does not know of, as the optimizer does, and that is not waiting
+// for a network slower than the model thinks: `plain` is a step without compression.
+double other_seconds(const Profile& profile, const Network& network, const MeasuredStep& plain);
 
 // What was measured is better than what is predicted.
 Decision corrected(Decision predicted, const Decision& running, const MeasuredStep& step);

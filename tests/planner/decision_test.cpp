@@ -45,10 +45,10 @@ TEST(Decision, TrustsMeasurementsMoreThanPredictions) {
   const Decision after_plain = corrected(compressing, {}, {.seconds = 2, .exposed_seconds = 1.5});
   EXPECT_EQ(after_plain.plain_seconds, 2);
   EXPECT_EQ(after_plain.methods, compressing.methods);
-  // They take 1.15 s: there is too little to gain.
-  const Decision not_worth_it = corrected(compressing, {}, {.seconds = 1.15, .exposed_seconds = 1});
+  // They take 1.1 s: there is too little to gain.
+  const Decision not_worth_it = corrected(compressing, {}, {.seconds = 1.1, .exposed_seconds = 1});
   EXPECT_FALSE(not_worth_it.compresses());
-  EXPECT_EQ(not_worth_it.expected_seconds, 1.15);
+  EXPECT_EQ(not_worth_it.expected_seconds, 1.1);
   // They take 5 s, but communication is behind backward, all but 0.1 s of it.
   const Decision hidden = corrected(compressing, {}, {.seconds = 5, .exposed_seconds = 0.1});
   EXPECT_FALSE(hidden.compresses());
@@ -66,6 +66,19 @@ TEST(Decision, TrustsMeasurementsMoreThanPredictions) {
                                   {.seconds = 2.5, .is_slower = true});
   EXPECT_FALSE(back.compresses());
   EXPECT_EQ(back.expected_seconds, 2);
+}
+
+TEST(Decision, TimeSpentWaitingForTheNetworkIsNoOtherTime) {
+  const Profile profile = example_profile("bert-base", 0.3);
+  const Network network = example_network(2, 10);
+  const double predicted = decide(profile, network, {}, 0).plain_seconds;
+  const double seconds = predicted + 1;
+  EXPECT_DOUBLE_EQ(other_seconds(profile, network, {.seconds = seconds}), 1);
+  // All that is not computed was waited for.
+  const double waited = seconds - profile.compute_seconds();
+  EXPECT_NEAR(other_seconds(profile, network, {.seconds = seconds, .exposed_seconds = waited}), 0,
+              1e-12);
+  EXPECT_EQ(other_seconds(profile, network, {.seconds = predicted / 2}), 0);
 }
 
 TEST(Decision, SurvivesItsFile) {
