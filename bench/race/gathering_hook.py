@@ -11,7 +11,7 @@ def gathering_hook(
 ) -> torch.futures.Future[torch.Tensor]:
     buffer = bucket.buffer()
     everybody = buffer.new_empty(group.size() * buffer.numel())
-    arrived = dist.all_gather_into_tensor(everybody, buffer, group, async_op=True).get_future()
+    arrived = dist.all_gather_single(everybody, buffer, group, async_op=True).get_future()
 
     def add(_: torch.futures.Future) -> torch.Tensor:
         return torch.mean(everybody.view(group.size(), -1), 0, out=buffer)

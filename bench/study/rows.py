@@ -76,12 +76,17 @@ TASKS = (
 SWEEP = Task("sweep-cnn", "fashion-mnist", "cnn", 5, 32, RATES, decay_at=3, samples=20000)
 
 
+def carries_claim(task: Task, method: str) -> bool:
+    return task.name != "fashion-mlp" and method != "half"
+
+
 def runs() -> Iterable[Run]:
-    """One seed of everything that carries a claim first, so that a part of it tells something."""
+    """One seed of everything first, so that a part of the study tells something."""
     for seed in SEEDS:
         for task in TASKS:
             for method in METHODS:
-                yield Run("methods", task, method, seed=seed)
+                if seed == SEEDS[0] or carries_claim(task, method):
+                    yield Run("methods", task, method, seed=seed)
     for task in TASKS:
         for method in METHODS:
             yield Run("methods", task, method, "adam")
