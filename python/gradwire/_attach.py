@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -24,14 +27,36 @@ _attachments: weakref.WeakKeyDictionary[DistributedDataParallel, Attachment] = (
 
 
 class _Attached(DistributedDataParallel):
-    """What an attached DDP becomes: it tells which division ``join`` was asked for, as DDP does not
-    tell hooks."""
+    """What an attached DDP is besides what it was: it tells which division ``join`` was asked for,
+    as DDP does not tell hooks."""
 
     def join_hook(self, **kwargs: Any) -> Any:
         if self in _attachments:
             by_initial = kwargs.get("divide_by_initial_world_size", True)
             _attachments[self].divide_by_active_workers(not by_initial)
         return super().join_hook(**kwargs)  # type: ignore[no-untyped-call]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A copy is not attached: it is of the class that this model had before."""
+        reduced: Any = super().__reduce_ex__(protocol)
+        make, arguments, *rest = reduced
+        attached = type(self)
+        before = attached.__bases__[1]
+        if make.__name__ == "__newobj__":  # pickle lets it make the class of the original only
+            make = _new
+        return make, tuple(before if each is attached else each for each in arguments), *rest
+
+
+def _new(kind: type, *arguments: Any) -> Any:
+    return kind.__new__(kind, *arguments)
+
+
+@functools.cache
+def _attached(kind: type[DistributedDataParallel]) -> type[DistributedDataParallel]:
+    """_Attached and ``kind``, which may be the user's own, in one, under the name of ``kind``."""
+    if issubclass(kind, _Attached):
+        return kind
+    return type(kind.__name__, (_Attached, kind), {"__module__": kind.__module__})
 
 
 def attach(
@@ -96,12 +121,12 @@ def attach(
         group,
         _parameters_of(ddp),
         request,
-        lambda: _further_group(group),
+        lambda: _further_group(group, ddp.device),
         _bucket_caps(ddp),
         ddp.logger,
     )
     _attachments[ddp] = attachment
-    ddp.__class__ = _Attached
+    ddp.__class__ = _attached(type(ddp))
     if method == "auto":
         ddp.register_forward_pre_hook(_before_forward)
     return attachment
@@ -126,14 +151,23 @@ def _group_of(ddp: Any, process_group: dist.ProcessGroup | None) -> dist.Process
     return dist.group.WORLD if dist.is_initialized() else None
 
 
-def _further_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
+def _further_group(group: dist.ProcessGroup, device: torch.device) -> dist.ProcessGroup:
     """Another group of the same workers, made by them alone: others may be busy elsewhere."""
     further: dist.ProcessGroup = dist.new_group(
         dist.get_process_group_ranks(group),
+        timeout=_timeout_of(group, device),
         backend=dist.get_backend(group),
         use_local_synchronization=True,
     )
     return further
+
+
+def _timeout_of(group: dist.ProcessGroup, device: torch.device) -> timedelta | None:
+    """None, for torch's default, where the backend has no options or no timeout among them."""
+    try:
+        return group._get_backend(device).options._timeout
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor, bool]]:
@@ -183,7 +217,8 @@ def _option(name: str, value: Any) -> OptionValue:
 
 
 def _seconds(value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value <= 0:
         raise ValueError(f"handshake_timeout must be a number of seconds above 0; got {value!r}")
     return value
 

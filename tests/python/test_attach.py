@@ -1,7 +1,9 @@
 """gradwire.attach on stock DDP, with real processes."""
 
 import copy
+import pickle
 import time
+from datetime import timedelta
 
 import gradwire
 import pytest
@@ -100,10 +102,91 @@ def test_a_loaded_state_goes_on_where_it_was_saved():
     assert run_world(2, resume) == [True, True]
 
 
+LOW_RANK = {"rank": 4, "min_ratio": 2, "seed": 0, "dtype": "fp32", "error_feedback": True}
+DEFAULTS = {
+    "allreduce": {},
+    "half": {"dtype": "bf16"},
+    "sign": {"mode": "ef", "vote_scale": 1.0, "error_feedback": True},
+    "topk": {"density": 0.01, "dtype": "fp32", "error_feedback": True},
+    "powersgd": LOW_RANK,
+    "acpsgd": {**LOW_RANK, "reuse": True},
+    "adacomp": {"bin_conv": 50, "bin_dense": 500, "error_feedback": True},
+    "auto": {"rank": 4, "candidates": "half+powersgd+acpsgd+topk+adacomp+sign"},
+}
+CHOICES = {
+    ("half", "dtype"): '"bf16" or "fp16"',
+    ("sign", "mode"): '"ef" or "vote"',
+    ("topk", "dtype"): '"fp32" or "bf16" or "fp16"',
+    ("powersgd", "dtype"): '"fp32" or "bf16"',
+    ("acpsgd", "dtype"): '"fp32" or "bf16"',
+}
+
+
 def test_methods_describes_every_option():
     methods = gradwire.methods()
-    assert {"allreduce", "acpsgd"} <= set(methods)
-    assert methods["acpsgd"]["options"]["rank"]["default"] == 4
+    assert all(entry["summary"] for entry in methods.values())
+    assert {
+        method: {name: option["default"] for name, option in entry["options"].items()}
+        for method, entry in methods.items()
+    } == DEFAULTS
+    for (method, name), rule in CHOICES.items():
+        assert methods[method]["options"][name]["rule"] == rule
+
+
+# --- a DDP class of the user's own, copies of an attached model, groups ---
+
+
+class Halving(DistributedDataParallel):
+    def forward(self, *inputs):
+        return super().forward(*inputs) / 2
+
+
+def attach_to_own_class(worker: int) -> None:
+    net, x = nn.Linear(4, 4), torch.ones(2, 4)
+    ddp = Halving(net)
+    gradwire.attach(ddp, "allreduce")
+    assert isinstance(ddp, Halving)
+    assert torch.equal(ddp(x), net(x) / 2)
+    with ddp.join():
+        ddp(x).sum().backward()
+    # Each of 2 samples has a gradient of a half.
+    assert torch.equal(net.weight.grad, torch.ones(4, 4))
+
+
+def test_a_ddp_class_of_the_users_own_stays_what_it_is():
+    run_world(2, attach_to_own_class)
+
+
+def copy_attached(worker: int, kind: type, method: str) -> None:
+    x = torch.ones(2, 4)
+    ddp = kind(nn.Linear(4, 4))
+    gradwire.attach(ddp, method)
+    for made in (copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp))):
+        assert type(made) is kind
+        assert torch.equal(made(x), ddp(x))
+        gw = gradwire.attach(made, method)
+        made(x).sum().backward()
+        assert gw.stats()["steps"] == 1
+
+
+@pytest.mark.parametrize("kind", [DistributedDataParallel, Halving])
+@pytest.mark.parametrize("method", ["acpsgd", "auto"])
+def test_a_copy_is_not_attached_and_may_be(kind, method):
+    run_world(2, copy_attached, kind, method)
+
+
+def timeouts_of_further_groups(worker: int) -> set[timedelta]:
+    given = dist.new_group([0, 1], timeout=timedelta(seconds=17))
+    known = set(dist.distributed_c10d._world.pg_map)
+    gradwire.attach(
+        DistributedDataParallel(nn.Linear(40, 40), process_group=given), "powersgd", min_ratio=0
+    )
+    made = set(dist.distributed_c10d._world.pg_map) - known
+    return {group._get_backend(torch.device("cpu")).options._timeout for group in made}
+
+
+def test_further_groups_have_the_timeout_of_the_given_one():
+    assert run_world(2, timeouts_of_further_groups) == [{timedelta(seconds=17)}] * 2
 
 
 # --- wrong use: the error comes on every worker, within seconds, and says what to do ---
@@ -124,12 +207,18 @@ def wrong_value(worker: int, who: list[int]) -> None:
     gradwire.attach(ddp, "acpsgd", rank=[4] if worker in who else 4)
 
 
+def wrong_timeout(worker: int, who: list[int]) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "acpsgd", handshake_timeout=float("inf") if worker in who else 20)
+
+
 @pytest.mark.parametrize(
     ("work", "text"),
     [
         (wrong_method, 'there is no method "topkk"; the methods are: allreduce'),
         (wrong_option, '[acpsgd] has no option "rnk"; its options are: rank'),
         (wrong_value, "rank must be a number, a string, True or False; got [4]"),
+        (wrong_timeout, "handshake_timeout must be a number of seconds above 0; got inf"),
     ],
 )
 @pytest.mark.parametrize("who", [[0, 1, 2], [1], [0]])
@@ -145,6 +234,18 @@ def test_a_mistake_raises_on_every_worker(work, text, who):
         else:
             assert outcome.kind == "RuntimeError"
             assert f"failed on worker {who[0]}" in outcome.message
+
+
+def attach_with_timeout(worker: int, seconds: object) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "allreduce", handshake_timeout=seconds)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), 0, -1.0, True, "10"])
+def test_a_handshake_timeout_is_a_number_of_seconds(seconds):
+    (outcome,) = run_world_with_errors(1, attach_with_timeout, seconds)
+    assert outcome.kind == "ValueError"
+    assert f"a number of seconds above 0; got {seconds!r}" in outcome.message
 
 
 def disagree(worker: int) -> None:
