@@ -36,8 +36,8 @@ std::vector<Variant> variants() {
   all.push_back({"topk_bf16", "topk", {{"dtype", std::string("bf16")}}});
   for (const char* method : {"powersgd", "acpsgd"}) {
     const std::string name = method;
-    // Every matrix compressed, so that no parameter lacks a state.
     all.push_back({name + "_bf16", method, {{"dtype", std::string("bf16")}}});
+    // Every matrix compressed, so that no parameter lacks a state.
     all.push_back({name + "_every_matrix", method, {{"min_ratio", 0.0}, {"rank", int64_t{2}}}});
   }
   return all;
