@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from launchers import skip_without_lab
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
@@ -127,8 +128,7 @@ def needs_lab():
     if "GRADWIRE_BUILD" not in os.environ and not COMMAND.exists():
         pytest.skip(f"GRADWIRE_BUILD is unset and {COMMAND} is not built")
     done = lab("--hosts", 2, "--rate", "unlimited", "--", "true")
-    if "lets you make no network namespace" in done.stderr:
-        pytest.skip(done.stderr)
+    skip_without_lab(done)
     assert done.returncode == 0, done.stderr
 
 
@@ -335,8 +335,7 @@ def test_an_unprivileged_user_has_a_lab_too():
         "--hosts", 2, "--rate", "1gbit", *shell(code),
         user=NOBODY, group=NOBODY, extra_groups=[], cwd="/",
     )  # fmt: skip
-    if "lets you make no network namespace" in done.stderr:
-        pytest.skip(done.stderr)
+    skip_without_lab(done)
     assert done.returncode == 0, done.stderr
     mine = [line for line in done.stdout.splitlines() if not line.startswith("[host1]")]
     assert mine == [str(NOBODY), "0" * 16, "up"]
