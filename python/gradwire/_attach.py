@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -127,7 +126,8 @@ def attach(
     )
     _attachments[ddp] = attachment
     ddp.__class__ = _attached(type(ddp))
-    if method == "auto":
+    # A copy of a model has the hooks of the original.
+    if method == "auto" and _before_forward not in ddp._forward_pre_hooks.values():
         ddp.register_forward_pre_hook(_before_forward)
     return attachment
 
@@ -218,8 +218,11 @@ def _option(name: str, value: Any) -> OptionValue:
 
 def _seconds(value: float) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value <= 0:
-        raise ValueError(f"handshake_timeout must be a number of seconds above 0; got {value!r}")
+    # Some 30 years; the clocks, which count nanoseconds, hold 292.
+    if not is_number or not 0 < value < 1e9:
+        raise ValueError(
+            f"handshake_timeout must be a number of seconds above 0 and below 1e9; got {value!r}"
+        )
     return value
 
 
