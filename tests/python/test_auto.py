@@ -12,6 +12,7 @@ from pathlib import Path
 import gradwire
 import pytest
 import torch
+from launchers import skip_without_lab
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from training import batch, same, small_net
@@ -26,8 +27,7 @@ def in_the_lab(folder: Path, rate: str, scenario: str) -> list[dict]:
     command = [COMMAND, "lab", "--hosts", "2", "--rate", rate, "--"]
     command += [sys.executable, HERE / "auto_worker.py", folder, scenario]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    if "lets you make no network namespace" in done.stderr:
-        pytest.skip(done.stderr)
+    skip_without_lab(done)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"outcome{worker}.json").read_text()) for worker in range(2)]
 
