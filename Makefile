@@ -62,11 +62,9 @@ coverage: build
 	  --html-details $(BUILD)/coverage.html
 
 bench: build
-	@tools/setup.sh bench
 	$(PYTHON) -m bench.race --json $(BUILD)/race.json --report docs
 
 bench-quick: build
-	@tools/setup.sh bench
 	$(PYTHON) -m bench.race --quick --json $(BUILD)/race-quick.json
 
 study: build

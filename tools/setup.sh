@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages (as root, or through sudo) and a virtual environment in
-# .venv with the pinned Python packages. Leaves the machine's own Python alone. Does nothing that has
-# been done, so it works without a network once it has run.
+# .venv with the Python packages of requirements.txt (torch and what must fit it are pinned, tools are
+# not). Leaves the machine's own Python alone. Does nothing that has been done, so it works without a
+# network once it has run.
 #
-# Usage: tools/setup.sh [lint|docs|bench]     "lint" adds the tools of `make lint`, "docs" those of
-#                                             `make docs`, "bench" the models and the peers of
-#                                             `make bench`
+# Usage: tools/setup.sh [lint|docs]     "lint" adds the tools of `make lint`, "docs" those of `make docs`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
