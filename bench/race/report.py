@@ -124,50 +124,42 @@ def breakdown_table(cell: Figures) -> str:
     return "\n".join(lines)
 
 
-def picture(cell: Figures, path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")  # no display needed
-    import matplotlib.pyplot as plt
-
-    contenders = cell["summary"]
-    names = sorted(contenders, key=lambda name: contenders[name]["median"])
+def draw_medians(axes: Any, contenders: dict[str, Figures], names: list[str]) -> None:
     medians = [contenders[name]["median"] for name in names]
-    height = 1.6 + 0.34 * len(names)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(13, height), sharey=True)
-
     colours = [OURS if is_ours(n) else COMPUTE if n == "compute" else PEER for n in names]
     spread = [
         [contenders[name]["median"] - contenders[name]["quartiles"][0] for name in names],
         [contenders[name]["quartiles"][1] - contenders[name]["median"] for name in names],
     ]
-    left.barh(names, medians, color=colours, xerr=spread, error_kw={"ecolor": "#d55e00"})
+    axes.barh(names, medians, color=colours, xerr=spread, error_kw={"ecolor": "#d55e00"})
     for row, value in enumerate(medians):
-        left.annotate(
+        axes.annotate(
             f" {value:.3g}", (value + spread[1][row], row), va="center", fontsize=9, color="#333333"
         )
     if all("limit" in contenders[name] for name in names):
         limits = [contenders[name]["limit"] for name in names]
-        left.scatter(limits, names, marker="|", s=150, color="#e69f00", lw=2, zorder=4)
-        left.plot([], [], "|", ms=10, mew=2, color="#e69f00", label="limit: max(compute, wire)")
-        left.legend(loc="lower right", frameon=False, fontsize=9)
-    left.set_xlabel("seconds per step: median and quartiles")
-    left.set_xlim(0, max(medians) * 1.14)
+        axes.scatter(limits, names, marker="|", s=150, color="#e69f00", lw=2, zorder=4)
+        axes.plot([], [], "|", ms=10, mew=2, color="#e69f00", label="limit: max(compute, wire)")
+        axes.legend(loc="lower right", frameon=False, fontsize=9)
+    axes.set_xlabel("seconds per step: median and quartiles")
+    axes.set_xlim(0, max(medians) * 1.14)
 
+
+def draw_parts(axes: Any, contenders: dict[str, Figures], names: list[str]) -> None:
     start = [0.0] * len(names)
     for part, colour in PARTS.items():
         widths = [contenders[name]["breakdown"].get(part, 0.0) for name in names]
         if any(widths):
-            right.barh(names, widths, left=start, color=colour, label=part)
+            axes.barh(names, widths, left=start, color=colour, label=part)
         start = [begin + width for begin, width in zip(start, widths, strict=True)]
-    right.set_xlabel("seconds per step: where they go")
+    axes.set_xlabel("seconds per step: where they go")
     # One slow contender would squeeze the others into a sliver: it is cut off, and says so.
     fast = [total for name, total in zip(names, start, strict=True) if is_ours(name)]
     if fast and max(start) > 2.5 * max(fast):
-        right.set_xlim(0, 1.6 * max(fast))
+        axes.set_xlim(0, 1.6 * max(fast))
         for row, total in enumerate(start):
             if total > 1.6 * max(fast):
-                right.annotate(
+                axes.annotate(
                     f"{total:.3g} s →",
                     (1.59 * max(fast), row),
                     ha="right",
@@ -176,6 +168,19 @@ def picture(cell: Figures, path: Path) -> None:
                     color="black",
                 )
 
+
+def picture(cell: Figures, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")  # no display needed
+    import matplotlib.pyplot as plt
+
+    contenders = cell["summary"]
+    names = sorted(contenders, key=lambda name: contenders[name]["median"])
+    height = 1.6 + 0.34 * len(names)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, height), sharey=True)
+    draw_medians(left, contenders, names)
+    draw_parts(right, contenders, names)
     for axes in (left, right):
         if "compute" in contenders:
             axes.axvline(contenders["compute"]["median"], color=COMPUTE, lw=1, ls="--", zorder=3)
