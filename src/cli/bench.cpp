@@ -4,13 +4,13 @@
 #include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_limits.h"
 #include "cli/bench_method.h"
+#include "cli/output_file.h"
 
 namespace gradwire {
 namespace {
@@ -182,6 +182,7 @@ void print(const json& report) {
 }
 
 void run_bench(const Settings& settings) {
+  require_writable(settings.json_file);
   at::set_num_threads(1);
   torch::manual_seed(1);
   const at::NoGradGuard no_grad;
@@ -213,7 +214,7 @@ void run_bench(const Settings& settings) {
     report_json["libraries"][name] = sample.median();
   }
   print(report_json);
-  if (!settings.json_file.empty()) std::ofstream(settings.json_file) << report_json.dump(2) << '\n';
+  write_file(settings.json_file, report_json.dump(2) + "\n");
 }
 
 }  // namespace

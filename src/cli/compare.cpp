@@ -1,8 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/train.h"
 #include "cli/training_world.h"
@@ -67,11 +67,7 @@ void give_out(const CompareOptions& options, const json& results) {
     std::filesystem::create_directories(options.report);
     file = options.report + "/results.json";
   }
-  if (!file.empty()) {
-    std::ofstream output(file);
-    output << json{{"results", results}}.dump(2) << std::endl;
-    if (!output) throw std::runtime_error(file + ": cannot be written");
-  }
+  write_file(file, json{{"results", results}}.dump(2) + "\n");
   if (!options.report.empty()) {
     std::printf("\nReport: %s\n", write_report(file, options.report).c_str());
   }

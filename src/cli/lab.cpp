@@ -1,9 +1,10 @@
 #include "cli/lab.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+
+#include "cli/output_file.h"
 
 #include "lab/host.h"
 #include "lab/lab.h"
@@ -58,14 +59,9 @@ void run_lab(Options& options) {
   options.lab.link.bits_per_second = lab::parse_rate(options.rate);
   if (!options.delay.empty()) options.lab.link.delay_seconds = lab::parse_delay(options.delay);
   if (!options.loss.empty()) options.lab.link.loss = lab::parse_loss(options.loss);
-  std::ofstream file;
-  if (!options.json_file.empty()) {
-    // Now, not after hours of work.
-    file.open(options.json_file);
-    if (!file) throw std::runtime_error("cannot write " + options.json_file);
-  }
+  require_writable(options.json_file);
   const lab::Result result = lab::run(options.lab);
-  if (file.is_open()) file << to_json(options, result).dump(2) << std::endl;
+  write_file(options.json_file, to_json(options, result).dump(2) + "\n");
   if (result.status != 0) throw CLI::RuntimeError(result.status);
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "cli/output_file.h"
 #include "cli/speed_up_plot.h"
 #include "planner/json_object.h"
 #include "planner/model_shapes.h"
@@ -71,12 +72,6 @@ void print(const SweepRequest& request, const Sweep& sweep) {
               advice(request, sweep).c_str());
 }
 
-void write(const std::string& file, const std::string& content) {
-  std::ofstream stream(file);
-  stream << content;
-  if (!stream.flush()) throw std::runtime_error("cannot write " + file);
-}
-
 void run_plan(Settings& settings) {
   if (!settings.profile_file.empty()) {
     settings.request.profile = read_json(settings.profile_file, "profile");
@@ -86,10 +81,8 @@ void run_plan(Settings& settings) {
   const Sweep result = sweep(request);
   print(request, result);
   std::cout << std::flush;
-  if (!settings.json_file.empty()) {
-    write(settings.json_file, to_json(request, result).dump(2) + "\n");
-  }
-  if (!settings.plot_file.empty()) write(settings.plot_file, speed_up_plot(request));
+  write_file(settings.json_file, to_json(request, result).dump(2) + "\n");
+  if (!settings.plot_file.empty()) write_file(settings.plot_file, speed_up_plot(request));
 }
 
 void add_job_options(CLI::App& plan, Settings& settings) {

@@ -3,11 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "cli/local_workers.h"
+#include "cli/output_file.h"
 #include "ddp/probe.h"
 #include "gradwire/process_group.h"
 #include "planner/quantity.h"
@@ -44,12 +44,10 @@ void print(const planner::MeasuredLink& measured, double seconds) {
   std::fflush(stdout);
 }
 
-void write(const std::string& file, const planner::MeasuredLink& measured, double seconds) {
+std::string as_json(const planner::MeasuredLink& measured, double seconds) {
   nlohmann::json json = to_json(measured);
   json["probe_seconds"] = seconds;
-  std::ofstream stream(file);
-  stream << json.dump(2) << '\n';
-  if (!stream.flush()) throw std::runtime_error("cannot write " + file);
+  return json.dump(2) + "\n";
 }
 
 void join_and_probe(const Settings& settings) {
@@ -63,15 +61,14 @@ void join_and_probe(const Settings& settings) {
   group->barrier()->wait();
   if (group->getRank() != 0) return;
   print(measured, taken.count());
-  if (!settings.json_file.empty()) write(settings.json_file, measured, taken.count());
+  write_file(settings.json_file, as_json(measured, taken.count()));
 }
 
 void run_probe(const Settings& settings) {
-  if (was_launched()) {
-    join_and_probe(settings);
-  } else if (const int status = run_local_workers(settings.workers); status != 0) {
-    throw CLI::RuntimeError(status);
-  }
+  if (was_launched()) return join_and_probe(settings);
+  require_writable(settings.json_file);
+  const int status = run_local_workers(settings.workers);
+  if (status != 0) throw CLI::RuntimeError(status);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "cli/train.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/output_file.h"
 #include "cli/training_world.h"
 #include "trainer/method_argument.h"
 #include "trainer/training.h"
@@ -24,10 +24,7 @@ void train(const TrainOptions& options) {
   world.run([&](const auto& group, const data::Dataset& dataset, const auto& make_model) {
     const json result =
         trainer::train(world.settings, method, options.method, dataset, make_model(), group);
-    if (group->getRank() != 0 || world.json_file.empty()) return;
-    std::ofstream file(world.json_file);
-    file << result.dump(2) << std::endl;
-    if (!file) throw std::runtime_error(world.json_file + ": cannot be written");
+    if (group->getRank() == 0) write_file(world.json_file, result.dump(2) + "\n");
   });
 }
 

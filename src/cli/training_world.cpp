@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "cli/local_workers.h"
+#include "cli/output_file.h"
 #include "gradwire/process_group.h"
 #include "lab/host.h"
 #include "lab/lab.h"
@@ -94,7 +95,9 @@ void TrainingWorld::run(const Body& body) const {
     throw std::invalid_argument("--resume needs --checkpoint DIR");
   }
   if (!as_threads && !was_launched()) {
-    data::load(settings.data);  // a mistake in it is said once, by this process
+    // Mistakes in these are said once, by this process.
+    require_writable(json_file);
+    data::load(settings.data);
     if (!link.empty()) return run_in_lab();
     const int status = run_local_workers(workers, threads);
     if (status != 0) throw CLI::RuntimeError(status);
@@ -112,6 +115,7 @@ void TrainingWorld::run(const Body& body) const {
   at::set_num_threads(threads);
   try {
     if (as_threads) {
+      require_writable(json_file);
       trainer::run_learners(learners, [&](int /*learner*/, const auto& group) {
         at::set_num_threads(threads);  // OpenMP's number belongs to the thread that sets it
         body(group, dataset, make_model);

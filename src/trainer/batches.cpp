@@ -33,6 +33,11 @@ Samples::Samples(const data::Dataset& dataset, const data::Part& part, int64_t l
       inputs_ = view_of(part.features, shape, torch::kFloat);
       break;
     case data::Kind::characters:
+      if (samples <= kStretch) {
+        throw std::invalid_argument("a text of " + std::to_string(samples) +
+                                    " characters is too short: each part of it needs more than " +
+                                    std::to_string(kStretch));
+      }
       // Each with the character after it, which is the last target.
       inputs_ = view_of(part.bytes, {samples}, torch::kUInt8).unfold(0, kStretch + 1, kStretch);
       break;

@@ -276,6 +276,14 @@ def test_compare_prints_one_table_and_writes_a_report(tmp_path, images):
     assert {file.stem for file in report.glob("*.png")} == pictures
 
 
+def test_a_text_that_is_too_short_is_named(tmp_path):
+    file = tmp_path / "text"
+    file.write_text("to be or not to be " * 10)
+    done = gradwire("train", "--data", f"text:{file}", "--model", "lstm", "--workers", 1)
+    assert done.returncode != 0
+    assert "a text of 19 characters is too short" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -288,6 +296,8 @@ def test_compare_prints_one_table_and_writes_a_report(tmp_path, images):
         (["--resume"], "--resume needs --checkpoint"),
         (["--batch", "1000"], "fewer training samples"),
         (["--method", "acpsgd:rank=0"], "rank must be an integer >= 1"),
+        (["--json", "/nowhere/results.json"], "cannot write /nowhere/results.json"),
+        (["--learners", "2", "--json", "/nowhere/results.json"], "cannot write /nowhere"),
     ],
 )
 def test_wrong_use_is_named(images, arguments, message):

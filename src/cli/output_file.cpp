@@ -1,0 +1,21 @@
+#include "cli/output_file.h"
+
+#include <fstream>
+#include <stdexcept>
+
+namespace gradwire {
+
+void require_writable(const std::string& file) {
+  if (file.empty()) return;
+  const std::ofstream stream(file, std::ios::app);  // leaves alone what is in it
+  if (!stream) throw std::runtime_error("cannot write " + file);
+}
+
+void write_file(const std::string& file, const std::string& content) {
+  if (file.empty()) return;
+  std::ofstream stream(file);
+  stream << content;
+  if (!stream.flush()) throw std::runtime_error("cannot write " + file);
+}
+
+}  // namespace gradwire
