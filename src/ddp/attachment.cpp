@@ -85,7 +85,7 @@ std::string Attachment::before_step() {
            [&] {
              return pipeline_->profile(layout_->current(), logged_seconds("forward_compute_time"));
            },
-       .exposed_seconds =
+       .waited_seconds =
            [&] {
              return std::max(0.0, logged_seconds("backward_comm_time") -
                                       logged_seconds("backward_compute_comm_overlap_time"));

@@ -181,7 +181,7 @@ Contest AutoMethod::decide(const planner::MeasuredLink& link, const planner::Dev
                              .exposed_seconds = step_seconds(),
                              .is_slower = !disappointed_.empty()};
   if (!has_decided_) {  // later the Reducer seldom measures it
-    step.exposed_seconds = job.exposed_seconds();
+    step.exposed_seconds = planner::exposed_communication(profile, network, job.waited_seconds());
     other_seconds_ = planner::other_seconds(profile, network, step);
   }
   const Decision best =
@@ -234,17 +234,32 @@ std::string AutoMethod::from_first_worker(const std::string& text) const {
 
 std::string AutoMethod::saved() const {
   if (!has_decided_) return {};
-  return nlohmann::json{{"contest", to_json(contest_)}, {"next_look", next_look_}}.dump();
+  return nlohmann::json{
+      {"contest", to_json(contest_)}, {"next_look", next_look_}, {"other_seconds", other_seconds_}}
+      .dump();
 }
 
 AutoMethod::Saved AutoMethod::parse(const std::string& saved) {
   const auto json = nlohmann::json::parse(saved, nullptr, /*allow_exceptions=*/false);
   const planner::JsonObject object(json, "decision of auto");
-  return {planner::contest_from_json(object.at("contest")), object.integer("next_look")};
+  return {.contest = planner::contest_from_json(object.at("contest")),
+          .next_look = object.integer("next_look"),
+          .other_seconds = object.number("other_seconds")};
 }
 
 Request AutoMethod::decided_in(const std::string& saved) const {
-  return saved.empty() ? request_ : with(parse(saved).contest.running());
+  if (saved.empty()) return request_;
+  const std::vector<std::string> allowed = subset_of(options_.at("candidates"));
+  const Saved decided = parse(saved);
+  for (const Decision& contender : decided.contest.contenders()) {
+    for (const auto& [parameter, method] : contender.methods) {
+      const std::string name(planner::name_of(method));
+      if (std::ranges::find(allowed, name) != allowed.end()) continue;
+      throw std::invalid_argument("the saved decision of auto has " + name + " for " + parameter +
+                                  ", which is not among its candidates now");
+    }
+  }
+  return with(decided.contest.running());
 }
 
 void AutoMethod::load(const std::string& saved, int64_t steps) {
@@ -255,6 +270,7 @@ void AutoMethod::load(const std::string& saved, int64_t steps) {
   if (has_decided_) {
     Saved decided = parse(saved);
     contest_ = std::move(decided.contest);
+    other_seconds_ = decided.other_seconds;
     next_look_ = contest_.is_over() ? steps + pause_ : decided.next_look;
   }
   told_ = decision().methods;

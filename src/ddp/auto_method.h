@@ -27,7 +27,7 @@ class AutoMethod {
   // What it asks for when it decides.
   struct Job {
     std::function<planner::Profile()> profile;
-    std::function<double()> exposed_seconds;  // of communication after backward, in a step
+    std::function<double()> waited_seconds;  // after backward, for communication, in a step
   };
   // Before every step, with the number of those done: the same calls on all workers. Collective
   // now and then. True if decided() has changed.
@@ -50,10 +50,10 @@ class AutoMethod {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // A decision that is saved, and the step of the next look.
   struct Saved {
     planner::Contest contest;
-    int64_t next_look;
+    int64_t next_look;  // before this step
+    double other_seconds;
   };
   static Saved parse(const std::string& saved);
 

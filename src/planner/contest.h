@@ -19,6 +19,7 @@ class Contest {
   // The one to be tried now; when it is over, the winner: of those within the tolerance of the
   // fastest the least lossy.
   const Decision& running() const;
+  const std::vector<Decision>& contenders() const { return contenders_; }
   // The running one's steps take this long: now the next.
   void take_turn(double seconds);
 

@@ -21,8 +21,8 @@ std::string percent(double part) {
   return text;
 }
 
-double predicted_plain_seconds(const Profile& profile, const Network& network) {
-  return simulate(profile, network, same_for_all(profile, {.method = Method::allreduce})).seconds;
+Prediction without_compression(const Profile& profile, const Network& network) {
+  return simulate(profile, network, same_for_all(profile, {.method = Method::allreduce}));
 }
 
 }  // namespace
@@ -47,12 +47,17 @@ Decision decide(const Profile& profile, const Network& network,
   const Choice choice = choose_per_bucket(profile, network, candidates);
   Decision decision = decision_of(profile, choice.assignment);
   decision.expected_seconds = choice.prediction.seconds + other_seconds;
-  decision.plain_seconds = predicted_plain_seconds(profile, network) + other_seconds;
+  decision.plain_seconds = without_compression(profile, network).seconds + other_seconds;
   return decision;
 }
 
+double exposed_communication(const Profile& profile, const Network& network,
+                             double waited_seconds) {
+  return std::min(waited_seconds, without_compression(profile, network).wire_seconds);
+}
+
 double other_seconds(const Profile& profile, const Network& network, const MeasuredStep& plain) {
-  const double explained = std::max(predicted_plain_seconds(profile, network),
+  const double explained = std::max(without_compression(profile, network).seconds,
                                     profile.compute_seconds() + plain.exposed_seconds);
   return std::max(0.0, plain.seconds - explained);
 }

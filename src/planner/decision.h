@@ -41,6 +41,10 @@ struct MeasuredStep {
   bool is_slower = false;      // than without compression
 };
 
+// Of the time that a worker has waited after the backward of a step without compression: the rest
+// it has waited for slower workers.
+double exposed_communication(const Profile& profile, const Network& network, double waited_seconds);
+
 // What a step takes that the model does not know of, as the optimizer does, and that is not waiting
 // for a network slower than the model thinks: `plain` is a step without compression.
 double other_seconds(const Profile& profile, const Network& network, const MeasuredStep& plain);

@@ -68,6 +68,13 @@ TEST(Decision, TrustsMeasurementsMoreThanPredictions) {
   EXPECT_EQ(back.expected_seconds, 2);
 }
 
+TEST(Decision, WaitingForSlowerWorkersIsNoCommunication) {
+  const Profile profile = example_profile("bert-base", 0.3);
+  // 438 MB at 10 Gb/s.
+  EXPECT_NEAR(exposed_communication(profile, example_network(2, 10), 5), 0.35, 0.05);
+  EXPECT_EQ(exposed_communication(profile, example_network(2, 10), 0.1), 0.1);
+}
+
 TEST(Decision, TimeSpentWaitingForTheNetworkIsNoOtherTime) {
   const Profile profile = example_profile("bert-base", 0.3);
   const Network network = example_network(2, 10);

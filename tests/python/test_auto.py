@@ -136,3 +136,22 @@ def test_wrong_use_is_refused(options, text):
 
 def attach_with(worker: int, options: dict) -> None:
     gradwire.attach(DistributedDataParallel(small_net()), "auto", **options)
+
+
+def loaded_with_other_candidates(worker: int) -> str:
+    ddp = DistributedDataParallel(small_net())
+    gw = gradwire.attach(ddp, "auto", candidates="acpsgd+sign")
+    state = gw.state_dict()
+    decision = {"format": "gradwire-decision-2", "methods": {"0.weight": "topk"}}
+    decision |= {"expected_seconds": 1.0, "plain_seconds": 2.0, "loss": 4.0}
+    contest = {"format": "gradwire-contest-2", "contenders": [decision], "tried": 1}
+    state[f"worker{worker}/auto"] = json.dumps(
+        {"contest": contest, "next_look": 16, "other_seconds": 0.0}
+    )
+    with pytest.raises(ValueError, match=r"topk for 0\.weight, which is not among its candidates"):
+        gw.load_state_dict(state)
+    return gw.stats()["plan"]["0.weight"]
+
+
+def test_a_saved_decision_for_other_candidates_is_refused():
+    assert run_world(2, loaded_with_other_candidates) == ["uncompressed"] * 2
