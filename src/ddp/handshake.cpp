@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "gradwire/errors.h"
 #include "kernels/simd.h"
+#include "methods/registry.h"
 #include "methods/stable_hash.h"
 
 namespace gradwire {
@@ -26,11 +28,21 @@ json to_json(const OptionMap& options) {
   return object;
 }
 
+// Without what flatten() makes of an empty list or object.
+json flattened(const json& description) {
+  const json all = description.flatten();
+  json flat = json::object();
+  for (const auto& [path, value] : all.items()) {
+    if (!value.is_null()) flat[path] = value;
+  }
+  return flat;
+}
+
 // The first difference, in words.
 std::string difference(const json& mine, const json& theirs, const std::string& my_name,
                        const std::string& their_name) {
-  const json flat_mine = mine.flatten();
-  const json flat_theirs = theirs.flatten();
+  const json flat_mine = flattened(mine);
+  const json flat_theirs = flattened(theirs);
   for (const auto& [path, value] : flat_mine.items()) {
     if (!flat_theirs.contains(path)) {
       return path.substr(1) + " is " + value.dump() + " on " + my_name + " and missing on " +
@@ -61,14 +73,15 @@ std::string joined(const std::vector<std::string>& parts) {
 }  // namespace
 
 json describe(const Request& request, const std::vector<Parameter>& parameters) {
-  json description = {{"version", GRADWIRE_VERSION},
-                      {"method", request.method},
-                      {"options", to_json(request.options)},
-                      {"start_after", request.start_after},
-                      {"grad_scaler", static_cast<bool>(request.loss_scale)},
-                      {"skip", request.skip},
-                      {"per_parameter", json::array()},
-                      {"parameters", json::array()}};
+  json description = {
+      {"version", GRADWIRE_VERSION},
+      {"method", request.method},
+      {"options", to_json(complete_options(find_method(request.method), request.options))},
+      {"start_after", request.start_after},
+      {"grad_scaler", static_cast<bool>(request.loss_scale)},
+      {"skip", request.skip},
+      {"per_parameter", json::array()},
+      {"parameters", json::array()}};
   for (const auto& [pattern, options] : request.per_parameter) {
     description["per_parameter"].push_back({{"pattern", pattern}, {"options", to_json(options)}});
   }
@@ -110,9 +123,10 @@ void Handshake::wait_for_all(std::chrono::milliseconds timeout) {
       if (!store_->check({keys[other]})) missing.push_back(worker_name(other));
     }
     if (missing.empty()) throw;
-    const std::chrono::duration<double> seconds = timeout;
-    throw PeerError("gradwire.attach waited " + std::to_string(seconds.count()) + " s for " +
-                    joined(missing) + ", in vain");
+    std::ostringstream text;
+    text << "gradwire.attach waited " << std::chrono::duration<double>(timeout).count() << " s for "
+         << joined(missing) << ", in vain";
+    throw PeerError(text.str());
   }
 }
 

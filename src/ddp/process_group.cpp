@@ -22,16 +22,20 @@ const char* first_of(std::initializer_list<const char*> names) {
   return nullptr;
 }
 
-int number_from(std::initializer_list<const char*> names, int fallback) {
-  const char* text = first_of(names);
-  if (text == nullptr) return fallback;
-  char* end = nullptr;
-  const long number = std::strtol(text, &end, 10);
-  if (*end != '\0' || number < 0 || number > std::numeric_limits<int>::max()) {
-    throw std::invalid_argument(std::string("the environment variable ") + *names.begin() +
-                                " must be a number; got \"" + text + "\"");
+// That of the first that is set, between 0 and `most`.
+int number_from(std::initializer_list<const char*> names, int fallback,
+                int most = std::numeric_limits<int>::max()) {
+  for (const char* name : names) {
+    const char* text = first_of({name});
+    if (text == nullptr) continue;
+    char* end = nullptr;
+    const long number = std::strtol(text, &end, 10);
+    if (*end == '\0' && number >= 0 && number <= most) return static_cast<int>(number);
+    throw std::invalid_argument(std::string("the environment variable ") + name +
+                                " must be a number from 0 to " + std::to_string(most) + "; got \"" +
+                                text + "\"");
   }
-  return static_cast<int>(number);
+  return fallback;
 }
 
 std::shared_ptr<gloo::transport::Device> make_device() {
@@ -79,7 +83,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ProcessGroupOpti
                                 std::to_string(workers) + ": check RANK and WORLD_SIZE");
   }
   const char* address = first_of({"MASTER_ADDR"});
-  const int port = number_from({"MASTER_PORT"}, 0);
+  const int port = number_from({"MASTER_PORT"}, 0, std::numeric_limits<uint16_t>::max());
   if (workers > 1 && (address == nullptr || port == 0)) {
     throw std::invalid_argument(
         "a world of several workers needs MASTER_ADDR and MASTER_PORT in the environment: the "

@@ -1,6 +1,7 @@
 #include "methods/option_spec.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -10,9 +11,10 @@ namespace gradwire {
 namespace {
 
 std::string format_number(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
+  // The shortest text that stands for this number and no other.
+  char text[32];
+  const auto end = std::to_chars(std::begin(text), std::end(text), value).ptr;
+  return {std::begin(text), end};
 }
 
 // An integer is as good as the number it stands for; nothing else is converted.

@@ -52,6 +52,32 @@ TEST(Handshake, NamesTheOptionAndTheWorkerThatDiffer) {
       {"options/rank", "4 on worker 0", "8 on worker 2"});
 }
 
+TEST(Handshake, NamesWhatOneWorkerHasLeftToItsDefault) {
+  expect_all_contain(
+      attach_errors(2,
+                    [](const Group& group) {
+                      Options options{.method = "topk"};
+                      if (group->getRank() == 1) options.density = 0.02;
+                      DistributedDataParallel ddp(GradientFeeder(Shapes{{40, 30}}), group, options);
+                    }),
+      {"options/density is 0.01 on worker 0 and 0.02 on worker 1"});
+  expect_all_contain(
+      attach_errors(2,
+                    [](const Group& group) {
+                      Options options{.method = "topk"};
+                      if (group->getRank() == 1) options.skip = {"weight1"};
+                      DistributedDataParallel ddp(GradientFeeder(Shapes{{40, 30}}), group, options);
+                    }),
+      {"skip/0 is \"weight1\" on worker 1 and missing on worker 0"});
+  // The default said aloud is no difference.
+  run_world<int>(2, [](const Group& group) {
+    Options options{.method = "topk"};
+    if (group->getRank() == 1) options.density = 0.01;
+    DistributedDataParallel ddp(GradientFeeder(Shapes{{40, 30}}), group, options);
+    return 0;
+  });
+}
+
 TEST(Handshake, NamesTheMethodThatDiffers) {
   expect_all_contain(
       attach_errors(2,
