@@ -11,7 +11,7 @@ c10::intrusive_ptr<c10d::Work> PlainGroup::allreduce(std::vector<at::Tensor>& te
                                                      const c10d::AllreduceOptions& options) {
   // Gradients are floating-point; the Reducer's map of used parameters is not.
   if (tensors.front().is_floating_point() || tensors.front().is_complex()) {
-    pipeline_->count_plain(begins_step(tensors.front().numel()), tensors.front());
+    pipeline_->count_plain(begins_step(tensors.front()), tensors.front());
   }
   return pipeline_->group()->allreduce(tensors, options);
 }
@@ -21,12 +21,19 @@ c10::intrusive_ptr<c10d::Work> PlainGroup::broadcast(std::vector<at::Tensor>& te
   return pipeline_->group()->broadcast(tensors, options);
 }
 
-// When all gradients of the step before have come by. The autograd graph would not do: a
-// checkpointed segment is a graph of its own, and a worker that has run out of data (DDP's join)
-// has none.
-bool PlainGroup::begins_step(int64_t elements) {
+// When all gradients of the step before have come by, or one comes again: buckets may be left out
+// (skip_all_reduce_unused_params), and a backward may be cut short. The autograd graph would not
+// do: a checkpointed segment is a graph of its own, and a worker that has run out of data (DDP's
+// join) has none.
+bool PlainGroup::begins_step(const at::Tensor& buffer) {
+  const void* memory = buffer.is_sparse() ? nullptr : buffer.const_data_ptr();
+  const bool comes_again = memory != nullptr && !seen_.insert(memory).second;
+  if (comes_again || elements_so_far_ == elements_of_step_) {
+    elements_so_far_ = 0;
+    seen_ = {memory};
+  }
   const bool begins = elements_so_far_ == 0;
-  elements_so_far_ = (elements_so_far_ + elements) % elements_of_step_;
+  elements_so_far_ += buffer.numel();
   return begins;
 }
 

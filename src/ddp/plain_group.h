@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <memory>
+#include <set>
 
 #include "ddp/pipeline.h"
 
@@ -27,11 +28,12 @@ class PlainGroup final : public c10d::ProcessGroup {
                                            const c10d::BroadcastOptions& options) override;
 
  private:
-  bool begins_step(int64_t elements);
+  bool begins_step(const at::Tensor& buffer);
 
   std::shared_ptr<Pipeline> pipeline_;
   int64_t elements_of_step_;
   int64_t elements_so_far_ = 0;
+  std::set<const void*> seen_;  // buffers of this step
 };
 
 }  // namespace gradwire

@@ -43,6 +43,7 @@ double StepRecorder::seconds_to_last_gradient() {
 void StepRecorder::bucket_is_ready(int64_t elements) {
   bucket_ready_ = Clock::now();
   const double last_gradient = seconds_to_last_gradient();
+  if (steps_.empty()) begin_step();  // what was recorded was forgotten in the middle of a step
   std::vector<Bucket>& step = steps_.back();
   if (step.empty()) {
     backward_start_ = bucket_ready_ - std::chrono::duration_cast<Clock::duration>(
