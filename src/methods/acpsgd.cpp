@@ -78,7 +78,8 @@ class AcpsgdExchange final : public Exchange {
     LowRankState* state;  // null: travels uncompressed
     int64_t offset;       // in the payload
     int64_t length;
-    bool encoded;  // the residual holds this step's gradient
+    bool encoded;           // the residual holds this step's gradient
+    at::Tensor basis = {};  // the fixed factor, orthonormalised; kept if the step counts
   };
 
   at::Tensor payload_of(const Part& part) {
@@ -89,7 +90,7 @@ class AcpsgdExchange final : public Exchange {
 
   void encode(Part& part, at::Tensor& sent) const {
     LowRankState& state = *part.state;
-    fixed(part) =
+    part.basis =
         orthonormalised(reuse_ ? fixed(part) : state.drawn(fixed(part).size(0), step_.number));
     const at::Tensor gradient = state.as_matrix(part.slot.load());
     if (is_zero(gradient)) {
@@ -97,8 +98,8 @@ class AcpsgdExchange final : public Exchange {
       return;
     }
     at::Tensor own = at::empty_like(moving(part));
-    part.encoded = p_moves_ ? state.matrix->encode_left(gradient, state.q, own)
-                            : state.matrix->encode_right(gradient, state.p, own);
+    part.encoded = p_moves_ ? state.matrix->encode_left(gradient, part.basis, own)
+                            : state.matrix->encode_right(gradient, part.basis, own);
     if (!part.encoded) {
       // One NaN here is a NaN in everyone's sum: all see it in decode().
       sent.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -107,7 +108,7 @@ class AcpsgdExchange final : public Exchange {
     // What is subtracted is the factor as it travels.
     if (bf16_) own = own.to(at::kBFloat16).to(at::kFloat);
     sent.copy_(own.view(-1));
-    p_moves_ ? state.subtract(own, state.q) : state.subtract(state.p, own);
+    p_moves_ ? state.subtract(own, part.basis) : state.subtract(part.basis, own);
   }
 
   void decode(Part& part, const at::Tensor& received) const {
@@ -119,8 +120,9 @@ class AcpsgdExchange final : public Exchange {
       result.fill_(std::numeric_limits<float>::quiet_NaN());
     } else {
       at::Tensor matrix = state.as_matrix(result);
-      multiply_factors(p_moves_ ? factor : state.p, p_moves_ ? state.q : factor,
+      multiply_factors(p_moves_ ? factor : part.basis, p_moves_ ? part.basis : factor,
                        1.0 / step_.workers, matrix);
+      fixed(part) = part.basis;
       // A step in which no worker used the parameter says nothing about where its gradient lies.
       if (!is_zero(factor)) moving(part) = factor.clone();
     }

@@ -152,6 +152,17 @@ TEST_P(EveryMethod, CountsWhatItSends) {
   }
 }
 
+// What a method keeps of the first parameter from step to step.
+std::map<std::string, at::Tensor> kept(const State& state) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& [key, value] : state) {
+    if (key.find("/weight0/") != std::string::npos && value.isTensor()) {
+      tensors[key] = value.toTensor().clone();
+    }
+  }
+  return tensors;
+}
+
 // One bad gradient on one worker spoils the step on all of them, and nothing after it.
 TEST_P(EveryMethod, IsNotPoisonedByInfinity) {
   const std::vector<std::vector<int64_t>> shapes = {{64, 48}, {7}};
@@ -165,7 +176,11 @@ TEST_P(EveryMethod, IsNotPoisonedByInfinity) {
       if (bad && worker == group->getSize() - 1) {
         gradients[0][5][6] = std::numeric_limits<float>::infinity();
       }
+      const auto before = kept(ddp.state());
       const Tensors results = results_of_step(ddp, gradients);
+      for (const auto& [key, value] : kept(ddp.state())) {
+        as_expected = as_expected && (!bad || at::allclose(value, before.at(key), 1e-4, 1e-5));
+      }
       as_expected = as_expected && at::isfinite(results[0]).all().item<bool>() == !bad;
       as_expected = as_expected && at::isfinite(results[1]).all().item<bool>();
       for (const auto& [key, value] : ddp.state()) {
