@@ -8,7 +8,6 @@ namespace gradwire::trainer {
 namespace {
 
 constexpr int64_t kStride = 8;
-constexpr const char* kKey = "gradwire/stop";
 
 volatile std::sig_atomic_t signalled = 0;
 
@@ -24,6 +23,13 @@ void catch_signals() {
   std::signal(SIGTERM, note);
 }
 
+// Numbered, as workers make them in the same order: what was announced in a training that ended
+// before is not meant for the next.
+StopAgreement::StopAgreement(c10d::ProcessGroup& group)
+    : group_(group),
+      key_("gradwire/stop/" + std::to_string(group.getStore()->add(
+                                  "gradwire/stops/" + std::to_string(group.getRank()), 1))) {}
+
 bool StopAgreement::stops_before(int64_t step) {
   if (stop_ >= 0) return step >= stop_;
   if (step % kStride != 0) return false;
@@ -31,9 +37,9 @@ bool StopAgreement::stops_before(int64_t step) {
   if (group_.getRank() == 0) {
     if (signalled == 0) return false;
     stop_ = step + kStride;
-    store->set(kKey, std::to_string(stop_));
-  } else if (store->check({kKey})) {
-    stop_ = std::stoll(store->get_to_str(kKey));
+    store->set(key_, std::to_string(stop_));
+  } else if (store->check({key_})) {
+    stop_ = std::stoll(store->get_to_str(key_));
   }
   return stop_ >= 0 && step >= stop_;
 }

@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <cstdint>
+#include <string>
 
 namespace gradwire::trainer {
 
@@ -16,11 +17,12 @@ void catch_signals();
 // step has a collective: so each finds the announcement in time by looking as rarely.
 class StopAgreement {
  public:
-  explicit StopAgreement(c10d::ProcessGroup& group) : group_(group) {}
+  explicit StopAgreement(c10d::ProcessGroup& group);
   bool stops_before(int64_t step);
 
  private:
   c10d::ProcessGroup& group_;
+  std::string key_;
   int64_t stop_ = -1;
 };
 
