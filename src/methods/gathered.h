@@ -58,9 +58,6 @@ class GatheredState : public ParameterState {
   // No record is larger.
   virtual size_t bound() const = 0;
 
-  const wire::PositionsShape& shape() const { return shape_; }
-  bool uses_kernels() const { return uses_kernels_; }
-
   // The size the next record is expected to have: at first a guess from the shape, then the largest
   // any worker had. The same on all workers, so it is made of integers only.
   size_t expected_bytes = 0;

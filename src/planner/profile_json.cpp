@@ -160,8 +160,4 @@ Profile profile_from_json(const json& value, const CodingRates& otherwise) {
   return profile;
 }
 
-Profile read_profile(const std::string& file, const CodingRates& otherwise) {
-  return profile_from_json(read_json(file, kSubject), otherwise);
-}
-
 }  // namespace gradwire::planner

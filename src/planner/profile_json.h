@@ -3,7 +3,6 @@
 // The file format of a profile, described in docs/plan.md.
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 
 #include "planner/profile.h"
 
@@ -14,7 +13,5 @@ nlohmann::json to_json(const Profile& profile);
 // Methods whose rates the profile does not have take them from `otherwise`. Throws
 // std::invalid_argument naming the field that is wrong.
 Profile profile_from_json(const nlohmann::json& value, const CodingRates& otherwise);
-
-Profile read_profile(const std::string& file, const CodingRates& otherwise);
 
 }  // namespace gradwire::planner

@@ -28,7 +28,7 @@ struct PayloadHeader {
   Method method{};
   ValueType values{};
   bool non_finite = false;         // some parameter's gradient was not finite
-  std::uint32_t contributors = 0;  // workers this payload speaks for: 0 after join, else 1
+  std::uint32_t contributors = 0;  // workers this payload speaks for: always 1 so far
   std::uint32_t parameters = 0;
   std::uint64_t needed = 0;  // bytes of the whole payload, this header included
 };

@@ -170,9 +170,5 @@ TEST(ProfileJson, RefusesWhatDoesNotFitTogether) {
   EXPECT_EQ(refusal_of(json::array()), "[profile] the file must be an object");
 }
 
-TEST(Profile, SaysWhichFileCannotBeRead) {
-  EXPECT_THROW(read_profile("/does/not/exist.json", {}), std::invalid_argument);
-}
-
 }  // namespace
 }  // namespace gradwire::planner
