@@ -107,7 +107,7 @@ CELLS: dict[str, Cell] = {
     ),
     "mlp-1gbit": Cell("MLP, batch 128, 1 Gb/s", *("mlp", 128, "1gbit"), budget=120),
     "ablation-1gbit": Cell(
-        "What overlap and fusion bring: BERT-Base, batch 1 x 64 tokens, 1 Gb/s",
+        "Ablation: BERT-Base, batch 1 x 64 tokens, 1 Gb/s",
         *("bert", 1, "1gbit", ABLATIONS),
         steps=8,
         turn=4,
