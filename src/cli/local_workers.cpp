@@ -118,6 +118,7 @@ bool was_launched() {
 int run_local_workers(int workers, int threads) {
   // Hosted here, on a port that the system chooses: no two worlds can take the same.
   c10d::TCPStoreOptions options;
+  options.port = 0;
   options.isServer = true;
   options.waitWorkers = false;
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);

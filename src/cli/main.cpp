@@ -4,12 +4,30 @@
 
 #include <exception>
 #include <iostream>
+#include <stdexcept>
+#include <string>
 
 #include "cli/bench.h"
 #include "cli/lab.h"
 #include "cli/plan.h"
 #include "cli/probe.h"
 #include "cli/train.h"
+
+namespace {
+
+// CLI11 would only say that one is required.
+void require_known_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || *argv[1] == '-') return;
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == argv[1]) return;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  throw std::invalid_argument("there is no command \"" + std::string(argv[1]) +
+                              "\"; there are: " + names);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Gradient compression for data-parallel deep learning");
@@ -22,6 +40,7 @@ int main(int argc, char** argv) {
   gradwire::add_plan(app);
   gradwire::add_lab(app);
   try {
+    require_known_command(app, argc, argv);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

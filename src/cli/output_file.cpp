@@ -1,5 +1,6 @@
 #include "cli/output_file.h"
 
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -7,8 +8,10 @@ namespace gradwire {
 
 void require_writable(const std::string& file) {
   if (file.empty()) return;
+  const bool is_new = !std::filesystem::exists(file);
   const std::ofstream stream(file, std::ios::app);  // leaves alone what is in it
   if (!stream) throw std::runtime_error("cannot write " + file);
+  if (is_new) std::filesystem::remove(file);  // nobody shall take it for results
 }
 
 void write_file(const std::string& file, const std::string& content) {

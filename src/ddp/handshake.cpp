@@ -109,6 +109,7 @@ void Handshake::post(const std::string& verdict) {
 
 void Handshake::fail(const std::string& reason) {
   post(kFailed + reason);
+  store_->set(key_of("read", worker_), "");  // it has an error of its own to tell
   linger();
 }
 

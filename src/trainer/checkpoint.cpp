@@ -63,9 +63,29 @@ std::vector<char> read_whole(const fs::path& file) {
 
 }  // namespace
 
-CheckpointFolder::CheckpointFolder(fs::path folder, int worker)
-    : folder_(std::move(folder)), worker_(worker) {
+CheckpointFolder::CheckpointFolder(fs::path folder, int worker, nlohmann::json settings)
+    : folder_(std::move(folder)), worker_(worker), settings_(std::move(settings)) {
   fs::create_directories(folder_);
+}
+
+void CheckpointFolder::require_empty() const {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    if (!entry.path().filename().string().starts_with("step")) continue;
+    throw std::invalid_argument(folder_.string() +
+                                " has checkpoints already: go on from them with --resume, or name "
+                                "another folder");
+  }
+}
+
+void CheckpointFolder::require_same_settings(int64_t step) const {
+  const auto content = torch::pickle_load(read_whole(file(step))).toGenericDict();
+  const auto saved = nlohmann::json::parse(content.at("settings").toStringRef());
+  for (const auto& [name, value] : settings_.items()) {
+    const nlohmann::json before = saved.value(name, nlohmann::json());
+    if (before == value) continue;
+    throw std::invalid_argument("--resume: " + folder_.string() + " was saved with " + name + " " +
+                                before.dump() + ", here it is " + value.dump());
+  }
 }
 
 fs::path CheckpointFolder::file(int64_t step) const {
@@ -88,6 +108,7 @@ void CheckpointFolder::save(const Checkpoint& checkpoint, const Model& model,
                             const torch::optim::Optimizer& optimizer) const {
   Dictionary content = empty_dictionary();
   content.insert("step", checkpoint.step);
+  content.insert("settings", settings_.dump());
   content.insert("progress", checkpoint.progress.dump());
   for (const auto& item : tensors_of(model))
     content.insert("model/" + item.key(), item.value().detach());
@@ -102,6 +123,7 @@ void CheckpointFolder::save(const Checkpoint& checkpoint, const Model& model,
 
 std::optional<int64_t> CheckpointFolder::last_common_step(c10d::ProcessGroup& group) const {
   const std::vector<int64_t> own = saved_steps();
+  if (!own.empty()) require_same_settings(own.back());
   std::vector<at::Tensor> step = {torch::tensor(own.empty() ? int64_t{-1} : own.back())};
   c10d::AllreduceOptions smallest;
   smallest.reduceOp = c10d::ReduceOp::MIN;

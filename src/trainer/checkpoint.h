@@ -24,21 +24,28 @@ struct Checkpoint {
 // worker may die before another has saved the same step.
 class CheckpointFolder {
  public:
-  CheckpointFolder(std::filesystem::path folder, int worker);
+  // `settings`: what a training must have in common with the one that it goes on with.
+  CheckpointFolder(std::filesystem::path folder, int worker, nlohmann::json settings);
+
+  // Of no worker. Throws std::invalid_argument.
+  void require_empty() const;
 
   // Leaves the file whole or not there, whatever happens.
   void save(const Checkpoint& checkpoint, const Model& model,
             const torch::optim::Optimizer& optimizer) const;
-  // The last step that all workers have, or nothing. Collective.
+  // The last step that all workers have, or nothing. Collective. Throws std::invalid_argument where
+  // the settings were others.
   std::optional<int64_t> last_common_step(c10d::ProcessGroup& group) const;
   Checkpoint load(int64_t step, Model& model, torch::optim::Optimizer& optimizer) const;
 
  private:
   std::filesystem::path file(int64_t step) const;
   std::vector<int64_t> saved_steps() const;
+  void require_same_settings(int64_t step) const;
 
   std::filesystem::path folder_;
   int worker_;
+  nlohmann::json settings_;
 };
 
 }  // namespace gradwire::trainer

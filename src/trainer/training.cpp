@@ -61,7 +61,9 @@ class Training {
                                   ") than one step of all workers takes (" +
                                   std::to_string(settings.batch * group->getSize()) + ")");
     }
-    if (!settings_.checkpoint.empty()) folder_.emplace(settings_.checkpoint, group_->getRank());
+    if (settings_.checkpoint.empty()) return;
+    folder_.emplace(settings_.checkpoint, group_->getRank(), kept_settings());
+    if (!settings_.resume) folder_->require_empty();
   }
 
   json run() {
@@ -162,6 +164,21 @@ class Training {
     std::vector<at::Tensor> sum = {torch::tensor({value}, torch::kDouble)};
     group_->allreduce(sum)->wait();
     return sum[0].item<double>() / group_->getSize();
+  }
+
+  // What a training that goes on must not change. It may be longer.
+  json kept_settings() const {
+    return {{"workers", group_->getSize()},
+            {"model", settings_.model},
+            {"samples", training_.count()},
+            {"batch", settings_.batch},
+            {"seed", settings_.seed},
+            {"optimizer", settings_.optimizer},
+            {"lr", settings_.lr},
+            {"momentum", settings_.momentum},
+            {"warmup", settings_.warmup_epochs},
+            {"decay", settings_.decay},
+            {"decay-at", settings_.decay_at}};
   }
 
   void save() {

@@ -218,6 +218,40 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, images, crowd):
     assert resumed["steps"] == 8 * 80
 
 
+def test_a_checkpoint_of_another_training_is_refused(tmp_path, images):
+    kept = tmp_path / "kept"
+    common = ["train", "--data", images, "--model", "mlp", "--method", "topk", "--batch", "4"]
+    common += ["--checkpoint", kept, "--epochs"]
+    assert gradwire(*common, 1, "--workers", 2).returncode == 0
+    saved = sorted(kept.iterdir())
+    for arguments, message in (
+        (["--workers", 2], "has checkpoints already: go on from them with --resume"),
+        (["--workers", 3, "--resume"], "was saved with workers 2, here it is 3"),
+        (["--workers", 1, "--resume"], "was saved with workers 2, here it is 1"),
+        (["--workers", 2, "--resume", "--lr", "0.5"], "was saved with lr 0.03, here it is 0.5"),
+        (["--workers", 2, "--resume", "--optimizer", "adam"], 'optimizer "sgd", here it is "adam"'),
+    ):
+        done = gradwire(*common, 1, *arguments)
+        assert done.returncode != 0
+        assert message in done.stderr
+        assert sorted(kept.iterdir()) == saved
+    longer = gradwire(*common, 2, "--workers", 2, "--resume")
+    assert "resumed after step 80" in longer.stdout, longer.stderr
+
+
+def test_two_worlds_have_room_on_one_machine(tmp_path, images):
+    command = [COMMAND, "train", "--data", images, "--model", "mlp", "--workers", "2"]
+    command += ["--epochs", "20", "--batch", "4"]
+    both = [subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) for _ in range(2)]
+    assert [process.communicate(timeout=120) and process.returncode for process in both] == [0, 0]
+
+
+def test_a_command_that_is_none_is_named():
+    done = gradwire("trian")
+    assert done.returncode == 1
+    assert 'there is no command "trian"; there are: train, compare' in done.stderr
+
+
 def test_a_killed_worker_ends_all(tmp_path, images):
     command = [str(COMMAND), "train", "--data", images, "--model", "mlp", "--workers", "3",
                "--epochs", "4000"]  # fmt: skip
