@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -94,11 +95,12 @@ def attach(
     group = _group_of(ddp, process_group)
     try:
         _refuse_misuse(ddp)
+        skipped = _patterns(skip)
         request = _core.Request(
             method=_checked(method, str, "method"),
             options={name: _option(name, value) for name, value in options.items()},
             start_after=_checked(start_after, int, "start_after"),
-            skip=_patterns(skip),
+            skip=skipped,
             per_parameter=[
                 (
                     _checked(pattern, str, "a pattern in per_parameter"),
@@ -129,7 +131,24 @@ def attach(
     # A copy of a model has the hooks of the original.
     if method == "auto" and _before_forward not in ddp._forward_pre_hooks.values():
         ddp.register_forward_pre_hook(_before_forward)
+    if group.rank() == 0:
+        _warn_of_no_effect(attachment, method, [*skipped, *(per_parameter or {})])
     return attachment
+
+
+def _warn_of_no_effect(attachment: Attachment, method: str, patterns: list[str]) -> None:
+    plan = attachment.stats()["plan"]
+    for pattern in patterns:
+        # Python knows no backslash in a pattern; what it hides cannot be told here.
+        if "\\" not in pattern and not any(fnmatchcase(name, pattern) for name in plan):
+            _log.warning(
+                "gradwire.attach: no parameter matches %r; they are named as in the module inside "
+                "DDP: %s, ...",
+                pattern,
+                next(iter(plan)),
+            )
+    if method not in ("allreduce", "auto") and set(plan.values()) == {"uncompressed"}:
+        _log.warning("gradwire.attach: %s finds nothing to compress in this model", method)
 
 
 def _before_forward(ddp: DistributedDataParallel, _: Any) -> None:

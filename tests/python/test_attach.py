@@ -1,6 +1,7 @@
 """gradwire.attach on stock DDP, with real processes."""
 
 import copy
+import logging
 import pickle
 import time
 from datetime import timedelta
@@ -347,3 +348,32 @@ def test_wrong_use_names_cause_and_cure(work, text):
         assert isinstance(outcome, RaisedError)
         assert outcome.kind == "RuntimeError"
         assert text in outcome.message
+
+
+def warned_of(worker: int) -> list[str]:
+    messages: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    logging.getLogger("gradwire").addHandler(Kept())
+    net = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    for method, options in (
+        ("topk", {"skip": ["*.bias", "module.0.*"]}),
+        ("topk", {"per_parameter": {"1.*": {"density": 0.1}, "2.*": {"density": 0.2}}}),
+        ("acpsgd", {"rank": 64}),
+        ("allreduce", {}),
+    ):
+        gradwire.attach(DistributedDataParallel(copy.deepcopy(net)), method, **options)
+    return messages
+
+
+def test_what_has_no_effect_is_said_once():
+    messages = run_world(2, warned_of)
+    assert [text.split(": ", 1)[1].split(";")[0] for text in messages[0]] == [
+        "no parameter matches 'module.0.*'",
+        "no parameter matches '2.*'",
+        "acpsgd finds nothing to compress in this model",
+    ]
+    assert messages[1] == []
