@@ -1,0 +1,49 @@
+#include <gtest/gtest.h>
+
+#include "gradient_feeder.h"
+#include "world.h"
+
+namespace gradwire {
+namespace {
+
+using Plan = std::map<std::string, std::string>;
+
+const std::vector<std::vector<int64_t>> kShapes = {{400, 300}, {300}, {300, 200}};
+
+// Six plain steps, then up to four decisions of seven steps each.
+constexpr int kSteps = 40;
+
+struct Record {
+  Plan plan;
+  Plan resumed_plan;
+};
+
+// Nothing is computed here, so all that a step takes is communication: there is something to gain.
+std::vector<Record> trained(const Options& options) {
+  return run_world<Record>(2, [&](const Group& group) {
+    DistributedDataParallel ddp(GradientFeeder(kShapes), group, options);
+    for (int step = 0; step < kSteps; ++step) {
+      results_of_step(ddp, gradients_for(group->getRank(), step, kShapes));
+    }
+    DistributedDataParallel resumed(GradientFeeder(kShapes), group, options);
+    resumed.load_state(ddp.state());
+    return Record{.plan = ddp.stats().plan, .resumed_plan = resumed.stats().plan};
+  });
+}
+
+TEST(Auto, DecidesAlikeOnAllWorkersAndIsResumed) {
+  const std::vector<Record> records = trained({.method = "auto", .rank = 2});
+  EXPECT_EQ(records[0].plan, records[1].plan);
+  for (const Record& record : records) EXPECT_EQ(record.plan, record.resumed_plan);
+}
+
+TEST(Auto, TakesNothingButItsCandidates) {
+  for (const Record& record : trained({.method = "auto", .by_name = {{"candidates", "sign"}}})) {
+    for (const auto& [name, text] : record.plan) {
+      EXPECT_TRUE(text == "uncompressed" || text.starts_with("sign")) << name << ": " << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradwire

@@ -1,0 +1,38 @@
+"""`gradwire bench` measures every method, and each keeps its conservation law meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COMMAND = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev")) / "bin/gradwire"
+
+
+def bench(*arguments: object) -> subprocess.CompletedProcess:
+    command = [str(part) for part in (COMMAND, "bench", "--megabytes", 1, "--repeats", 1)]
+    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_every_method_is_measured(tmp_path):
+    done = bench("--threads", 2, "--json", tmp_path / "figures.json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    measured = {method["name"].split()[0] for method in figures["methods"]}
+    assert measured == {"half", "sign", "topk", "adacomp", "powersgd", "acpsgd"}
+    for method in figures["methods"]:
+        assert method["encode"]["gb_per_s"] > 0
+        assert method["decode"]["gb_per_s"] > 0
+        assert method["name"] in done.stdout
+        # Those that round or vote keep no residual.
+        if method["name"].split()[0] in ("topk", "adacomp", "powersgd", "acpsgd"):
+            assert method["error"] < 1e-4, method["name"]
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    done = bench("--only", "magic")
+    assert done.returncode == 1
+    assert 'there is nothing called "magic" to measure' in done.stderr
+    assert "cannot write" in bench("--json", tmp_path / "no" / "figures.json").stderr
