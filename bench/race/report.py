@@ -140,7 +140,8 @@ def draw_medians(axes: Any, contenders: dict[str, Figures], names: list[str]) ->
         limits = [contenders[name]["limit"] for name in names]
         axes.scatter(limits, names, marker="|", s=150, color="#e69f00", lw=2, zorder=4)
         axes.plot([], [], "|", ms=10, mew=2, color="#e69f00", label="limit: max(compute, wire)")
-        axes.legend(loc="lower right", frameon=False, fontsize=9)
+        # Above the bars: wherever there is room for it among them, there is none in another cell.
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 0.99), frameon=False, fontsize=9)
     axes.set_xlabel("seconds per step: median and quartiles")
     axes.set_xlim(0, max(medians) * 1.14)
 
