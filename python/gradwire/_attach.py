@@ -97,7 +97,7 @@ def attach(
         _refuse_misuse(ddp)
         if ddp.skip_all_reduce_unused_params and method != "allreduce":
             raise RuntimeError(
-                "gradwire.attach: a Reducer with a hook fails where buckets are left out; construct "
+                "gradwire.attach: a Reducer with a hook fails where buckets are left out; make "
                 "DistributedDataParallel without skip_all_reduce_unused_params"
             )
         skipped = _patterns(skip)
