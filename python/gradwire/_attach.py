@@ -95,11 +95,6 @@ def attach(
     group = _group_of(ddp, process_group)
     try:
         _refuse_misuse(ddp)
-        if ddp.skip_all_reduce_unused_params and method != "allreduce":
-            raise RuntimeError(
-                "gradwire.attach: a Reducer with a hook fails where buckets are left out; make "
-                "DistributedDataParallel without skip_all_reduce_unused_params"
-            )
         skipped = _patterns(skip)
         request = _core.Request(
             method=_checked(method, str, "method"),

@@ -21,8 +21,13 @@ class Hook final : public c10d::CommHookInterface {
 
  private:
   std::shared_ptr<Pipeline> pipeline_;
-  int64_t next_ticket_ = 0;
-  std::unordered_map<int64_t, std::unique_ptr<Passage>> under_way_;
+  // Of each bucket the last passage, and what it left in the bucket.
+  struct Bucket {
+    std::unique_ptr<Passage> under_way;  // null once it is complete
+    at::Tensor buffer;
+  };
+  std::unordered_map<size_t, Bucket> buckets_;
+  size_t last_bucket_ = 0;
 };
 
 }  // namespace gradwire
