@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output_file.h"
-
 #include "lab/host.h"
 #include "lab/lab.h"
 

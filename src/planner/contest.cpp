@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "gradwire-contest-2";
 
-// More than predictions were found to err by (docs/plan.md).
+// Most predictions err by less (docs/plan.md).
 constexpr double kRivalry = 0.25;
 constexpr size_t kMostRivals = 3;
 

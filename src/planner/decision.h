@@ -23,8 +23,8 @@ struct Decision {
   bool compresses() const { return !methods.empty(); }
 };
 
-// What is predicted to gain less is not tried: half of what predictions were found to err by at
-// most (docs/plan.md).
+// What is predicted to gain less is not tried: trying in vain costs something in every later step,
+// since a Reducer cannot be relieved of its hook (docs/plan.md).
 inline constexpr double kLeastGain = 0.10;
 
 // Without the seconds.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import gradwire
 import pytest
 import torch
+from built import COMMAND
 from launchers import skip_without_lab
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -19,8 +19,6 @@ from training import batch, same, small_net
 from worlds import run_world, run_world_with_errors
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-COMMAND = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev")) / "bin/gradwire"
 
 
 def in_the_lab(folder: Path, rate: str, scenario: str) -> list[dict]:

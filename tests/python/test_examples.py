@@ -12,10 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from built import BUILD, ROOT, needs_build
 from worlds import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
 PROGRAM = BUILD / "examples/train_fashion_mnist"
 SCRIPT = ROOT / "examples/train_fashion_mnist.py"
 DATA = Path("/usr/share/datasets/fashion-mnist")
@@ -30,10 +29,6 @@ STATS_KEYS = {
 }  # fmt: skip
 
 # A build that was asked for must have the program; then its absence is a failure.
-needs_program = pytest.mark.skipif(
-    "GRADWIRE_BUILD" not in os.environ and not PROGRAM.exists(),
-    reason=f"GRADWIRE_BUILD is unset and {PROGRAM} is not built",
-)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -71,7 +66,7 @@ def run_program(workers: int, *args: str) -> list[tuple[int, str]]:
     return [(p.returncode, output) for p, output in zip(processes, outputs, strict=True)]
 
 
-@needs_program
+@needs_build
 @pytest.mark.parametrize(
     ("workers", "method"), [(2, "allreduce"), (2, "acpsgd:rank=2"), (4, "acpsgd:rank=2")]
 )
@@ -118,7 +113,7 @@ def damage(file: Path, how: str) -> None:
         file.write_bytes(gzip.compress(gzip.decompress(content) + b"\0"))
 
 
-@needs_program
+@needs_build
 @pytest.mark.parametrize(
     "how", ["missing", "cut short", "wrong checksum", "wrong magic", "too long"]
 )
@@ -130,7 +125,7 @@ def test_the_program_names_a_broken_file(how, tmp_path):
     assert str(broken) in output
 
 
-@needs_program
+@needs_build
 def test_the_program_names_a_wrong_option():
     for method, named in (
         ("acpsgd:rnk=4", "rnk=4"),

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from built import COMMAND, needs_build
 from launchers import skip_without_lab
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
-COMMAND = BUILD / "bin/gradwire"
+pytestmark = needs_build
+
 NOBODY = 65534
 
 # What tc counts for each full frame of a TCP stream, and what of it is payload.
@@ -125,8 +125,6 @@ def shell(code: str) -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def needs_lab():
-    if "GRADWIRE_BUILD" not in os.environ and not COMMAND.exists():
-        pytest.skip(f"GRADWIRE_BUILD is unset and {COMMAND} is not built")
     done = lab("--hosts", 2, "--rate", "unlimited", "--", "true")
     skip_without_lab(done)
     assert done.returncode == 0, done.stderr

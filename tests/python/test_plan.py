@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import gradwire
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
-COMMAND = BUILD / "bin/gradwire"
+from built import COMMAND, needs_build
 
 # A build that was asked for must have the command; then its absence is a failure.
-pytestmark = pytest.mark.skipif(
-    "GRADWIRE_BUILD" not in os.environ and not COMMAND.exists(),
-    reason=f"GRADWIRE_BUILD is unset and {COMMAND} is not built",
-)
+pytestmark = needs_build
 
 
 def plan(*arguments: str) -> subprocess.CompletedProcess:

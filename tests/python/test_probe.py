@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import gradwire
 import pytest
+from built import COMMAND, needs_build
 from launchers import skip_without_lab
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
-COMMAND = BUILD / "bin/gradwire"
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 
 # A build that was asked for must have the command; then its absence is a failure.
-pytestmark = pytest.mark.skipif(
-    "GRADWIRE_BUILD" not in os.environ and not COMMAND.exists(),
-    reason=f"GRADWIRE_BUILD is unset and {COMMAND} is not built",
-)
+pytestmark = needs_build
 
 
 def gradwire_command(*arguments: object, **environment: str) -> subprocess.CompletedProcess:

@@ -5,13 +5,11 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from built import BUILD, ROOT
 from launchers import skip_without_lab
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
 STATS = {"encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "sent_bytes"}
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from built import ROOT, needs_build
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNS = [
     "fashion-mlp-sgd-allreduce-2workers-batch32-seed1",
     "fashion-mlp-sgd-adacomp-2workers-batch32-seed1",
@@ -24,7 +22,7 @@ def study(folder: Path, report: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.skipif("GRADWIRE_BUILD" not in os.environ, reason="GRADWIRE_BUILD is unset")
+@needs_build
 def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
     report = tmp_path / "accuracy.md"
     report.write_text((ROOT / "docs/accuracy.md").read_text())

@@ -19,12 +19,10 @@ from pathlib import Path
 
 import numpy
 import pytest
+from built import COMMAND, needs_build
 from launchers import skip_without_lab
 from worlds import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/dev"))
-COMMAND = BUILD / "bin/gradwire"
 TRAIN_KEYS = {
     "method", "options", "workers", "steps", "epochs", "wire", "early_code_ratio_by_kind",
     "seconds_per_step",
@@ -36,10 +34,7 @@ STATS_KEYS = {
     "residual_norm", "plan",
 }  # fmt: skip
 
-pytestmark = pytest.mark.skipif(
-    "GRADWIRE_BUILD" not in os.environ and not COMMAND.exists(),
-    reason=f"GRADWIRE_BUILD is unset and {COMMAND} is not built",
-)
+pytestmark = needs_build
 
 
 def environment() -> dict[str, str]:

@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from built import COMMAND
 from launchers import skip_without_lab
 from training import VARIANTS
 
 HERE = Path(__file__).parent
-BUILD = Path(os.environ.get("GRADWIRE_BUILD", HERE.parents[1] / "build/dev"))
 
 
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_sent_bytes_are_what_left_the_interface(hosts):
     program = [sys.executable, str(HERE / "wire_count_worker.py")]
-    command = [BUILD / "bin/gradwire", "lab", "--hosts", str(hosts), "--rate", "unlimited", "--"]
+    command = [COMMAND, "lab", "--hosts", str(hosts), "--rate", "unlimited", "--"]
     environment = {**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
     outcome = subprocess.run(
         [*command, *program], capture_output=True, text=True, timeout=300, env=environment

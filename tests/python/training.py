@@ -84,3 +84,15 @@ class Training:
 
 def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def attached(net: nn.Module, variant: str, **ddp_options):
+    method, options = VARIANTS[variant]
+    ddp = DistributedDataParallel(net, **ddp_options)
+    return ddp, gradwire.attach(ddp, method, **options)
+
+
+def alike(outcomes: list[dict]) -> None:
+    for outcome in outcomes:
+        for variant in VARIANTS:
+            assert same(outcome[variant], outcomes[0][variant]), variant
