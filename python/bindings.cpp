@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "ddp/collectives.h"
 #include "gradwire/attachment.h"
 #include "gradwire/methods.h"
 #include "planner/plan.h"
@@ -209,6 +210,8 @@ PYBIND11_MODULE(_core, module) {
     return from_json(without_interpreter([&] { return plan(request); }));
   });
   module.def("announce_failure", &Attachment::announce_failure, NoLock());
+  module.def("set_sums_by_all_gather", &set_sums_by_all_gather,
+             "For measuring what all-reduce gains; not for training: see src/ddp/collectives.h.");
 }
 
 }  // namespace gradwire

@@ -4,6 +4,36 @@ namespace gradwire {
 namespace {
 
 std::function<void()> before_launch;
+bool sums_by_all_gather = false;
+
+Collective taken_for(Collective asked) {
+  const bool is_replaced = sums_by_all_gather && asked == Collective::all_reduce_sum;
+  return is_replaced ? Collective::all_gather : asked;
+}
+
+// An all-reduce that everybody does for himself.
+class SumOfGathered final : public c10d::Work {
+ public:
+  SumOfGathered(c10d::ProcessGroup& group, at::Tensor sum)
+      : sum_(std::move(sum)),
+        everybodys_(at::empty({group.getSize(), sum_.numel()}, sum_.options())) {
+    at::Tensor receive = everybodys_.flatten();
+    at::Tensor send = sum_.flatten();
+    gathering_ = group.all_gather_single(receive, send);
+  }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    gathering_->wait(timeout);
+    at::Tensor sum = sum_.flatten();
+    at::sum_out(sum, everybodys_, 0);
+    return true;
+  }
+
+ private:
+  at::Tensor sum_;
+  at::Tensor everybodys_;
+  c10::intrusive_ptr<c10d::Work> gathering_;
+};
 
 }  // namespace
 
@@ -13,6 +43,7 @@ c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& rou
   at::Tensor receive = round.receive;
   switch (round.collective) {
     case Collective::all_reduce_sum: {
+      if (sums_by_all_gather) return c10::make_intrusive<SumOfGathered>(group, send);
       std::vector<at::Tensor> tensors = {send};
       return group.allreduce(tensors);
     }
@@ -26,13 +57,15 @@ c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& rou
   TORCH_CHECK(false, "not a collective");
 }
 
+void set_sums_by_all_gather(bool value) { sums_by_all_gather = value; }
+
 void set_before_launch(std::function<void()> function) { before_launch = std::move(function); }
 
 void launch(Leg& leg, Round round, c10d::ProcessGroup& group) {
   if (before_launch) before_launch();
   leg.round = std::move(round);
   leg.sent_bytes += static_cast<double>(wire_bytes(leg.round.send)) *
-                    sent_multiplier(leg.round.collective, group.getSize());
+                    sent_multiplier(taken_for(leg.round.collective), group.getSize());
   leg.span = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
   if (leg.span->isActive()) {
     leg.span->_setAsync();  // it may end on another thread
