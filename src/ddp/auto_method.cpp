@@ -181,7 +181,8 @@ Contest AutoMethod::decide(const planner::MeasuredLink& link, const planner::Dev
                              .exposed_seconds = step_seconds(),
                              .is_slower = !disappointed_.empty()};
   if (!has_decided_) {  // later the Reducer seldom measures it
-    step.exposed_seconds = planner::exposed_communication(profile, network, job.waited_seconds());
+    step.exposed_seconds = planner::exposed_communication(
+        profile, network, job.waited_seconds() + profile.lost_seconds);
     other_seconds_ = planner::other_seconds(profile, network, step);
   }
   const Decision best =

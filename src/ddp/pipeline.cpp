@@ -204,7 +204,7 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joi
   // be left out (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
   if (last_bucket_ == kNone || bucket.getIndex() <= last_bucket_) begin_step(has_joined);
   last_bucket_ = bucket.getIndex();
-  if (is_recording_) recorder_.bucket_is_ready(bucket.getBufferRef().numel());
+  if (is_recording_) recorder_.bucket_is_ready(bucket.getBufferRef());
   std::vector<std::vector<Slot>> groups = slots_by_carrier(bucket);
   auto passage = std::make_unique<Passage>();
   passage->place = launched_++;
@@ -266,7 +266,7 @@ void Pipeline::count_plain(bool begins_step, const at::Tensor& buffer) {
     ++stats_.steps;
     recorder_.begin_step();
   }
-  recorder_.bucket_is_ready(buffer.numel());
+  recorder_.bucket_is_ready(buffer);
   const int64_t bytes = wire_bytes(buffer);
   const int64_t dense = buffer.numel() * static_cast<int64_t>(sizeof(float));
   const double multiplier = sent_multiplier(Collective::all_reduce_sum, group_->getSize());

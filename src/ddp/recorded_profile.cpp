@@ -85,6 +85,7 @@ planner::Profile recorded_profile(const RecordedJob& job, const StepRecorder& re
   profile.name = "recorded profile";
   profile.device = job.parameters.front().tensor.is_cpu() ? "cpu" : "gpu";
   profile.forward_seconds = job.forward_seconds;
+  profile.lost_seconds = medians.lost_seconds;
   if (const auto choice = choice_of(job.request, job.is_plain)) {
     profile.measured = {.choice = *choice, .workers = job.workers, .steps = medians.steps};
   }

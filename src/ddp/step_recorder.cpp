@@ -1,6 +1,7 @@
 #include "ddp/step_recorder.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "planner/link_fit.h"
 
@@ -15,14 +16,26 @@ std::vector<int64_t> elements_of(const std::vector<StepRecorder::Bucket>& step) 
 
 }  // namespace
 
+StepRecorder::Moment StepRecorder::Moment::now() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return {std::chrono::steady_clock::now(),
+          static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec),
+          std::this_thread::get_id()};
+}
+
+double StepRecorder::Moment::seconds_since(const Moment& earlier) const {
+  return std::chrono::duration<double>(time - earlier.time).count();
+}
+
+double StepRecorder::Moment::processor_seconds_since(const Moment& earlier) const {
+  if (thread != earlier.thread) return seconds_since(earlier);
+  return std::min(seconds_since(earlier), processor_seconds - earlier.processor_seconds);
+}
+
 void StepRecorder::begin_step() {
   steps_.emplace_back();
   if (steps_.size() > kSteps) steps_.pop_front();
-  held_up_seconds_ = 0;
-}
-
-double StepRecorder::seconds_since(Clock::time_point begin) const {
-  return std::chrono::duration<double>(bucket_ready_ - begin).count();
 }
 
 // From the end of forward, by the Reducer's clock. It keeps a time for every gradient from step to
@@ -40,22 +53,29 @@ double StepRecorder::seconds_to_last_gradient() {
   return static_cast<double>(last) * 1e-9;
 }
 
-void StepRecorder::bucket_is_ready(int64_t elements) {
-  bucket_ready_ = Clock::now();
+void StepRecorder::bucket_is_ready(const at::Tensor& buffer) {
+  bucket_ready_ = Moment::now();
   const double last_gradient = seconds_to_last_gradient();
   if (steps_.empty()) begin_step();  // what was recorded was forgotten in the middle of a step
   std::vector<Bucket>& step = steps_.back();
+  Bucket bucket{.elements = buffer.numel()};
   if (step.empty()) {
-    backward_start_ = bucket_ready_ - std::chrono::duration_cast<Clock::duration>(
-                                          std::chrono::duration<double>(last_gradient));
+    bucket.ready_seconds = last_gradient;  // nothing was sent so far
+  } else {
+    const double passed = bucket_ready_.seconds_since(backward_went_on_);
+    // On another device the thread only hands out work.
+    const double used =
+        buffer.is_cpu() ? bucket_ready_.processor_seconds_since(backward_went_on_) : passed;
+    bucket.ready_seconds = step.back().ready_seconds + used;
+    bucket.lost_seconds = passed - used;
   }
-  step.push_back({elements, seconds_since(backward_start_) - held_up_seconds_});
+  step.push_back(bucket);
+  backward_went_on_ = bucket_ready_;
 }
 
 void StepRecorder::bucket_is_launched() {
-  const std::chrono::duration<double> taken = Clock::now() - bucket_ready_;
-  steps_.back().back().coding.encode = taken.count();
-  held_up_seconds_ += taken.count();
+  backward_went_on_ = Moment::now();
+  steps_.back().back().coding.encode = backward_went_on_.seconds_since(bucket_ready_);
 }
 
 void StepRecorder::bucket_is_decoded(size_t bucket, double between_seconds, double decode_seconds) {
@@ -72,6 +92,12 @@ StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements
   }
   if (alike.empty()) return medians;
   medians.steps = static_cast<int64_t>(alike.size());
+  std::vector<double> lost;
+  for (const auto* step : alike) {
+    lost.push_back(0);
+    for (const Bucket& bucket : *step) lost.back() += bucket.lost_seconds;
+  }
+  medians.lost_seconds = planner::median(std::move(lost));
   for (size_t i = 0; i < elements.size(); ++i) {
     const auto median_of = [&](auto&& figure) {
       std::vector<double> values;
@@ -79,11 +105,12 @@ StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements
       return planner::median(std::move(values));
     };
     medians.buckets.push_back(
-        {elements[i],
-         median_of([](const Bucket& b) { return b.ready_seconds; }),
-         {.encode = median_of([](const Bucket& b) { return b.coding.encode; }),
-          .between = median_of([](const Bucket& b) { return b.coding.between; }),
-          .decode = median_of([](const Bucket& b) { return b.coding.decode; })}});
+        {.elements = elements[i],
+         .ready_seconds = median_of([](const Bucket& b) { return b.ready_seconds; }),
+         .lost_seconds = median_of([](const Bucket& b) { return b.lost_seconds; }),
+         .coding = {.encode = median_of([](const Bucket& b) { return b.coding.encode; }),
+                    .between = median_of([](const Bucket& b) { return b.coding.between; }),
+                    .decode = median_of([](const Bucket& b) { return b.coding.decode; })}});
   }
   return medians;
 }

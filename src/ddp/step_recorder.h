@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "planner/profile.h"
@@ -20,19 +21,22 @@ class StepRecorder {
   void begin_step();
   void forget() { steps_.clear(); }
   // In backward: its gradients are complete; then it is on its way.
-  void bucket_is_ready(int64_t elements);
+  void bucket_is_ready(const at::Tensor& buffer);
   void bucket_is_launched();
   // After backward; `bucket` counts from 0 in every step.
   void bucket_is_decoded(size_t bucket, double between_seconds, double decode_seconds);
 
   struct Bucket {
     int64_t elements = 0;
-    // From the start of backward, less what other buckets held backward up by being encoded.
+    // From the start of backward, less what held it up: other buckets that were encoded, other
+    // threads that ran on its processor.
     double ready_seconds = 0;
+    double lost_seconds = 0;  // to other threads, since the bucket before
     planner::CodingSeconds coding = {};
   };
   struct Medians {
     int64_t steps = 0;
+    double lost_seconds = 0;  // of a step
     std::vector<Bucket> buckets;
   };
   // Over the steps whose buckets had these numbers of elements: others were laid out differently or
@@ -40,18 +44,25 @@ class StepRecorder {
   Medians medians(const std::vector<int64_t>& elements) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  // A reading of both clocks.
+  struct Moment {
+    std::chrono::steady_clock::time_point time;
+    double processor_seconds = 0;  // that the thread has used so far
+    std::thread::id thread;
+
+    static Moment now();
+    double seconds_since(const Moment& earlier) const;
+    double processor_seconds_since(const Moment& earlier) const;
+  };
   static constexpr size_t kSteps = 32;
 
-  double seconds_since(Clock::time_point begin) const;
   double seconds_to_last_gradient();
 
   std::weak_ptr<c10d::Reducer> reducer_;    // it holds us, through its hook
   std::vector<int64_t> known_ready_times_;  // the Reducer's, when the last bucket was ready
   std::deque<std::vector<Bucket>> steps_;   // the last is under way
-  Clock::time_point backward_start_;
-  Clock::time_point bucket_ready_;
-  double held_up_seconds_ = 0;  // by the buckets of this step so far
+  Moment bucket_ready_;
+  Moment backward_went_on_;  // after the last bucket was launched
 };
 
 }  // namespace gradwire

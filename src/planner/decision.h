@@ -37,12 +37,12 @@ Decision decide(const Profile& profile, const Network& network,
 // A step as it was under the decision that is running.
 struct MeasuredStep {
   double seconds = 0;
-  double exposed_seconds = 0;  // of communication, after backward
+  double exposed_seconds = 0;  // of communication: after backward, and what it took from backward
   bool is_slower = false;      // than without compression
 };
 
-// Of the time that a worker has waited after the backward of a step without compression: the rest
-// it has waited for slower workers.
+// Of the time that a worker has waited, after the backward of a step without compression or in it:
+// the rest it has waited for slower workers, or for anything else.
 double exposed_communication(const Profile& profile, const Network& network, double waited_seconds);
 
 // What a step takes that the model does not know of, as the optimizer does, and that is not waiting
