@@ -6,14 +6,23 @@ import torch
 import torch.distributed as dist
 
 
+PART = 1 << 18  # elements; gloo sends more of them at once in one direction after the other
+
+
 def gathering_hook(
     group: dist.ProcessGroup, bucket: dist.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
     buffer = bucket.buffer()
-    everybody = buffer.new_empty(group.size() * buffer.numel())
-    arrived = dist.all_gather_single(everybody, buffer, group, async_op=True).get_future()
+    parts = buffer.split(PART)
+    everybodys = [part.new_empty(group.size(), part.numel()) for part in parts]
+    arrivals = [
+        dist.all_gather_single(everybody, part, group, async_op=True).get_future()
+        for everybody, part in zip(everybodys, parts, strict=True)
+    ]
 
     def add(_: torch.futures.Future) -> torch.Tensor:
-        return torch.mean(everybody.view(group.size(), -1), 0, out=buffer)
+        for everybody, part in zip(everybodys, parts, strict=True):
+            torch.mean(everybody, 0, out=part)
+        return buffer
 
-    return arrived.then(add)
+    return torch.futures.collect_all(arrivals).then(add)

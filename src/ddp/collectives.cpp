@@ -1,5 +1,7 @@
 #include "ddp/collectives.h"
 
+#include "ddp/direct_exchange.h"
+
 namespace gradwire {
 namespace {
 
@@ -16,11 +18,8 @@ class SumOfGathered final : public c10d::Work {
  public:
   SumOfGathered(c10d::ProcessGroup& group, at::Tensor sum)
       : sum_(std::move(sum)),
-        everybodys_(at::empty({group.getSize(), sum_.numel()}, sum_.options())) {
-    at::Tensor receive = everybodys_.flatten();
-    at::Tensor send = sum_.flatten();
-    gathering_ = group.all_gather_single(receive, send);
-  }
+        everybodys_(at::empty({group.getSize(), sum_.numel()}, sum_.options())),
+        gathering_(start(group, {Collective::all_gather, sum_, everybodys_})) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
     gathering_->wait(timeout);
@@ -48,8 +47,10 @@ c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& rou
       return group.allreduce(tensors);
     }
     case Collective::all_gather:
+      if (has_direct_exchange(group, send)) return gather_directly(group, receive, send);
       return group.all_gather_single(receive, send);
     case Collective::all_to_all: {
+      if (has_direct_exchange(group, send)) return swap_directly(group, receive, send);
       std::vector<int64_t> equal_parts;
       return group.all_to_all_single(receive, send, equal_parts, equal_parts);
     }

@@ -10,7 +10,6 @@ import gradwire
 import pytest
 from built import COMMAND, needs_build
 
-# A build that was asked for must have the command; then its absence is a failure.
 pytestmark = needs_build
 
 

@@ -13,7 +13,6 @@ from launchers import skip_without_lab
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 
-# A build that was asked for must have the command; then its absence is a failure.
 pytestmark = needs_build
 
 
@@ -55,16 +54,14 @@ def test_probe_finds_the_rate_of_the_lab(rate, gbit_per_s, tmp_path):
         skip_without_lab(run)
         assert run.returncode == 0, run.stderr
         link = json.loads(file.read_text())
-        # The factor of the ring, 2(N-1)/N, is taken out already.
-        found.append(link["all_reduce"]["gbit_per_s"])
-        if found[-1] == pytest.approx(gbit_per_s, rel=0.1):
+        # The factors of the algorithms, as 2(N-1)/N of a ring, are taken out already.
+        found.append([link[name]["gbit_per_s"] for name in COLLECTIVES])
+        if found[-1] == pytest.approx([gbit_per_s] * 3, rel=0.1):
             break
-    assert found[-1] == pytest.approx(gbit_per_s, rel=0.15), found
-    assert link["gbit_per_s"] == found[-1]
+    # Gloo's own all-to-all reaches half of it (src/ddp/direct_exchange.h).
+    assert found[-1] == pytest.approx([gbit_per_s] * 3, rel=0.15), found
+    assert link["gbit_per_s"] == found[-1][0]
     assert link["all_reduce"]["r_squared"] > 0.8, run.stdout
-    # With gloo these now and then take twice the time.
-    for name in ("all_gather", "all_to_all"):
-        assert 0.2 * gbit_per_s < link[name]["gbit_per_s"] < 1.3 * gbit_per_s, run.stdout
 
 
 def test_probe_takes_less_than_ten_seconds(tmp_path):
