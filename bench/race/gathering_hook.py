@@ -5,7 +5,6 @@
 import torch
 import torch.distributed as dist
 
-
 PART = 1 << 18  # elements; gloo sends more of them at once in one direction after the other
 
 
