@@ -37,30 +37,38 @@ def rates(results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def differences(runs: list[Run], results: Results) -> list[float]:
-    """Points of accuracy against the same run without compression, seed by seed."""
+def differences(runs: list[Run], results: Results, key: str) -> list[float]:
+    """Against the same run without compression, seed by seed."""
     plain = {run.name: result for run, result in results.items() if run.method == "allreduce"}
     return [
-        100 * (last(results[run], "test_accuracy") - last(plain[name], "test_accuracy"))
+        last(results[run], key) - last(plain[name], key)
         for run in runs
         if (name := run.uncompressed.name) in plain
     ]
 
 
-def row(title: str, runs: list[Run], results: Results) -> list[str]:
-    found = [results[run] for run in runs]
-    compared = differences(runs, results)
+def figures(runs: list[Run], results: Results, key: str, unit: float, digits: int) -> list[str]:
+    """What they reached, and how far that is from what allreduce did."""
+    reached = [last(results[run], key) for run in runs]
+    compared = differences(runs, results, key)
     return [
-        title,
-        str(len(runs)),
-        spread([100 * last(result, "test_accuracy") for result in found], 2),
-        spread(compared, 2) if compared else "",
-        spread([last(result, "test_loss") for result in found], 4),
-        *rates(found),
+        spread([unit * value for value in values], digits) if values else ""
+        for values in (reached, compared)
     ]
 
 
-HEADER = ["", "seeds", "test accuracy %", "against allreduce", "test loss", "conv", "dense"]
+def row(title: str, runs: list[Run], results: Results) -> list[str]:
+    return [
+        title,
+        str(len(runs)),
+        *figures(runs, results, "test_accuracy", unit=100, digits=2),
+        *figures(runs, results, "test_loss", unit=1, digits=3),
+        *rates([results[run] for run in runs]),
+    ]
+
+
+HEADER = ["", "seeds", "accuracy %", "against allreduce", "test loss", "against allreduce"]
+HEADER += ["conv", "dense"]
 
 
 def methods_tables(results: Results) -> list[str]:

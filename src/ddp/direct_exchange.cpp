@@ -50,8 +50,7 @@ c10::intrusive_ptr<c10d::Work> exchange(c10d::ProcessGroup& group, const at::Ten
     const int to = (own + i) % workers;
     messages->send(group, part_for(to), to);
   }
-  at::Tensor own_part = parts[own];
-  own_part.copy_(part_for(own));
+  parts[own].copy_(part_for(own));
   return messages;
 }
 
@@ -67,7 +66,7 @@ bool has_direct_exchange(c10d::ProcessGroup& group, const at::Tensor& tensor) {
 c10::intrusive_ptr<c10d::Work> gather_directly(c10d::ProcessGroup& group, const at::Tensor& receive,
                                                const at::Tensor& send) {
   const at::Tensor whole = send.flatten();
-  return exchange(group, receive, [&](int) { return whole; });
+  return exchange(group, receive, [&](int) -> const at::Tensor& { return whole; });
 }
 
 c10::intrusive_ptr<c10d::Work> swap_directly(c10d::ProcessGroup& group, const at::Tensor& receive,
