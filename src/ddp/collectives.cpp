@@ -19,11 +19,11 @@ class SumOfGathered final : public c10d::Work {
   SumOfGathered(c10d::ProcessGroup& group, at::Tensor sum)
       : sum_(std::move(sum)),
         everybodys_(at::empty({group.getSize(), sum_.numel()}, sum_.options())),
-        gathering_(start(group, {Collective::all_gather, sum_, everybodys_})) {}
+        gathering_(start(group, {Collective::all_gather, sum_.view(-1), everybodys_.view(-1)})) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
     gathering_->wait(timeout);
-    at::Tensor sum = sum_.flatten();
+    at::Tensor sum = sum_.view(-1);
     at::sum_out(sum, everybodys_, 0);
     return true;
   }
@@ -47,10 +47,10 @@ c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& rou
       return group.allreduce(tensors);
     }
     case Collective::all_gather:
-      if (has_direct_exchange(group, send)) return gather_directly(group, receive, send);
+      if (gathers_directly(group, send)) return gather_directly(group, receive, send);
       return group.all_gather_single(receive, send);
     case Collective::all_to_all: {
-      if (has_direct_exchange(group, send)) return swap_directly(group, receive, send);
+      if (swaps_directly(group, send)) return swap_directly(group, receive, send);
       std::vector<int64_t> equal_parts;
       return group.all_to_all_single(receive, send, equal_parts, equal_parts);
     }

@@ -3,36 +3,65 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 namespace gradwire {
 namespace {
 
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
 // All messages of a group are sent and expected in the same order, so one tag will do; it keeps
 // them apart from the user's own.
 constexpr int kTag = 0x67726164;
 
+// A message whose memory is gone would block its connection: what nobody waits for any more, after
+// an error, is kept for good.
+void keep_for_good(const Works& messages) {
+  static std::mutex mutex;
+  static Works& kept = *new Works;
+  const std::lock_guard lock(mutex);
+  kept.insert(kept.end(), messages.begin(), messages.end());
+}
+
 class Messages final : public c10d::Work {
  public:
+  Messages() = default;
+  ~Messages() override {
+    if (!messages_.empty()) keep_for_good(messages_);
+  }
+
   void receive(c10d::ProcessGroup& group, at::Tensor tensor, int from) {
     std::vector<at::Tensor> tensors = {std::move(tensor)};
-    received_.push_back(group.recv(tensors, from, kTag));
+    messages_.push_back(group.recv(tensors, from, kTag));
   }
   void send(c10d::ProcessGroup& group, at::Tensor tensor, int to) {
     std::vector<at::Tensor> tensors = {std::move(tensor)};
-    sent_.push_back(group.send(tensors, to, kTag));
+    messages_.push_back(group.send(tensors, to, kTag));
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
-    for (const auto& message : received_) message->wait(timeout);
-    for (const auto& message : sent_) message->wait(timeout);
+    for (const auto& message : messages_) {
+      TORCH_CHECK(message->wait(timeout), "a message between workers was given up");
+    }
+    messages_.clear();
     return true;
   }
 
  private:
-  std::vector<c10::intrusive_ptr<c10d::Work>> received_;
-  std::vector<c10::intrusive_ptr<c10d::Work>> sent_;
+  Works messages_;
 };
+
+bool is_gloo(c10d::ProcessGroup& group, const at::Tensor& tensor) {
+  if (!tensor.is_cpu() || tensor.numel() == 0) return false;
+  const std::vector<c10::Device> devices = group.getDeviceTypes();
+  if (std::ranges::find(devices, c10::Device(at::kCPU)) == devices.end()) return false;
+  try {
+    return group.getBackend(at::kCPU)->getBackendName() == "gloo";
+  } catch (const c10::Error&) {  // one that has no name
+    return false;
+  }
+}
 
 // `part_for` gives what a worker is sent. The next worker first, so that not all send to the same.
 template <typename PartFor>
@@ -40,7 +69,8 @@ c10::intrusive_ptr<c10d::Work> exchange(c10d::ProcessGroup& group, const at::Ten
                                         const PartFor& part_for) {
   const int workers = group.getSize();
   const int own = group.getRank();
-  const std::vector<at::Tensor> parts = receive.flatten().chunk(workers);
+  const at::Tensor parts = receive.view({workers, -1});
+  parts[own].copy_(part_for(own));
   auto messages = c10::make_intrusive<Messages>();
   for (int i = 1; i < workers; ++i) {
     const int from = (own + workers - i) % workers;
@@ -50,28 +80,28 @@ c10::intrusive_ptr<c10d::Work> exchange(c10d::ProcessGroup& group, const at::Ten
     const int to = (own + i) % workers;
     messages->send(group, part_for(to), to);
   }
-  parts[own].copy_(part_for(own));
   return messages;
 }
 
 }  // namespace
 
-bool has_direct_exchange(c10d::ProcessGroup& group, const at::Tensor& tensor) {
-  if (!tensor.is_cpu() || tensor.numel() == 0 || group.getSize() == 1) return false;
-  const std::vector<c10::Device> devices = group.getDeviceTypes();
-  return std::ranges::find(devices, c10::Device(at::kCPU)) != devices.end() &&
-         group.getBackend(at::kCPU)->getBackendName() == "gloo";
+bool gathers_directly(c10d::ProcessGroup& group, const at::Tensor& send) {
+  return group.getSize() == 2 && is_gloo(group, send);
+}
+
+bool swaps_directly(c10d::ProcessGroup& group, const at::Tensor& send) {
+  return group.getSize() > 1 && is_gloo(group, send);
 }
 
 c10::intrusive_ptr<c10d::Work> gather_directly(c10d::ProcessGroup& group, const at::Tensor& receive,
                                                const at::Tensor& send) {
-  const at::Tensor whole = send.flatten();
+  const at::Tensor whole = send.view(-1);
   return exchange(group, receive, [&](int) -> const at::Tensor& { return whole; });
 }
 
 c10::intrusive_ptr<c10d::Work> swap_directly(c10d::ProcessGroup& group, const at::Tensor& receive,
                                              const at::Tensor& send) {
-  const std::vector<at::Tensor> parts = send.flatten().chunk(group.getSize());
+  const at::Tensor parts = send.view({group.getSize(), -1});
   return exchange(group, receive, [&](int worker) { return parts[worker]; });
 }
 

@@ -1,5 +1,7 @@
 #include "ddp/step_recorder.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <ctime>
 
@@ -63,9 +65,10 @@ void StepRecorder::bucket_is_ready(const at::Tensor& buffer) {
     bucket.ready_seconds = last_gradient;  // nothing was sent so far
   } else {
     const double passed = bucket_ready_.seconds_since(backward_went_on_);
-    // On another device the thread only hands out work.
+    // On another device the thread only hands out work; of several threads it waits for the others.
+    const bool is_alone = buffer.is_cpu() && at::get_num_threads() == 1;
     const double used =
-        buffer.is_cpu() ? bucket_ready_.processor_seconds_since(backward_went_on_) : passed;
+        is_alone ? bucket_ready_.processor_seconds_since(backward_went_on_) : passed;
     bucket.ready_seconds = step.back().ready_seconds + used;
     bucket.lost_seconds = passed - used;
   }
@@ -107,7 +110,6 @@ StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements
     medians.buckets.push_back(
         {.elements = elements[i],
          .ready_seconds = median_of([](const Bucket& b) { return b.ready_seconds; }),
-         .lost_seconds = median_of([](const Bucket& b) { return b.lost_seconds; }),
          .coding = {.encode = median_of([](const Bucket& b) { return b.coding.encode; }),
                     .between = median_of([](const Bucket& b) { return b.coding.between; }),
                     .decode = median_of([](const Bucket& b) { return b.coding.decode; })}});

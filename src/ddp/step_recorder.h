@@ -28,10 +28,10 @@ class StepRecorder {
 
   struct Bucket {
     int64_t elements = 0;
-    // From the start of backward, less what held it up: other buckets that were encoded, other
-    // threads that ran on its processor.
+    // From the start of backward, less what held it up: other buckets that were encoded, and where
+    // backward is a single thread on a CPU, the time in which it did not run.
     double ready_seconds = 0;
-    double lost_seconds = 0;  // to other threads, since the bucket before
+    double lost_seconds = 0;  // in which it did not run, since the bucket before
     planner::CodingSeconds coding = {};
   };
   struct Medians {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "ddp/collectives.h"
 #include "ddp/plan.h"
 #include "gradient_feeder.h"
@@ -21,11 +23,13 @@ class OneParameter {
 
   at::Tensor step(const at::Tensor& gradient) {
     const at::Tensor buffer = gradient.flatten().clone();
+    pipeline_.complete(*launch(buffer));
+    return buffer.view(gradient.sizes());
+  }
+  std::unique_ptr<Passage> launch(const at::Tensor& buffer) {
     c10d::GradBucket bucket(0, 1, buffer, {0}, {static_cast<size_t>(buffer.numel())},
                             {parameters_[0].tensor.sizes()}, {parameters_[0].tensor}, {});
-    const auto passage = pipeline_.launch(bucket, /*has_joined=*/false);
-    pipeline_.complete(*passage);
-    return buffer.view(gradient.sizes());
+    return pipeline_.launch(bucket, /*has_joined=*/false);
   }
 
   Pipeline& pipeline() { return pipeline_; }
@@ -66,6 +70,19 @@ TEST(Pipeline, ForgetsWhatWasLeftOverWhenAStateIsLoaded) {
     EXPECT_TRUE(model.step(gradient).equal(gradient));
     return true;
   });
+}
+
+// As an exception in backward leaves them, which the training catches on every worker.
+TEST(Pipeline, GoesOnAfterMessagesThatNobodyHasWaitedFor) {
+  const auto results = run_world<at::Tensor>(2, [](const Group& group) {
+    OneParameter model(group, {.method = "sign"});
+    const at::Tensor gradient = gradient_for(group->getRank(), 0, 0, {40, 30});
+    // Nothing has arrived yet when the first gives up.
+    if (group->getRank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    model.launch(gradient.flatten().clone()).reset();
+    return model.step(gradient);
+  });
+  EXPECT_TRUE(results[0].equal(results[1]));
 }
 
 class SumsByAllGather : public testing::TestWithParam<std::string> {

@@ -1,6 +1,7 @@
 #include "ddp/step_recorder.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 namespace gradwire {
@@ -15,8 +16,17 @@ void compute(std::chrono::milliseconds time) {
   }
 }
 
+class StepRecorderTest : public testing::Test {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }
+  void TearDown() override { at::set_num_threads(threads_); }
+
+ private:
+  int threads_ = at::get_num_threads();
+};
+
 // Another thread on its processor is to a thread what sleep is: it does not run.
-TEST(StepRecorder, LeavesOutOfBackwardWhatOtherThreadsTookOfIt) {
+TEST_F(StepRecorderTest, LeavesOutOfBackwardWhatOtherThreadsTookOfIt) {
   const at::Tensor buffer = at::zeros({10});
   StepRecorder recorder({});
   for (int step = 0; step < 3; ++step) {
@@ -32,7 +42,7 @@ TEST(StepRecorder, LeavesOutOfBackwardWhatOtherThreadsTookOfIt) {
   EXPECT_GE(medians.lost_seconds, 0.075);
 }
 
-TEST(StepRecorder, LeavesOutOfBackwardWhatEncodingTook) {
+TEST_F(StepRecorderTest, LeavesOutOfBackwardWhatEncodingTook) {
   const at::Tensor buffer = at::zeros({10});
   StepRecorder recorder({});
   recorder.begin_step();

@@ -28,8 +28,6 @@ STATS_KEYS = {
     "residual_norm", "plan",
 }  # fmt: skip
 
-# A build that was asked for must have the program; then its absence is a failure.
-
 
 def environment(**more: str) -> dict[str, str]:
     # The workers must find the same gradwire as this process did.

@@ -54,14 +54,13 @@ def test_probe_finds_the_rate_of_the_lab(rate, gbit_per_s, tmp_path):
         skip_without_lab(run)
         assert run.returncode == 0, run.stderr
         link = json.loads(file.read_text())
+        assert link["gbit_per_s"] == link["all_reduce"]["gbit_per_s"]
         # The factors of the algorithms, as 2(N-1)/N of a ring, are taken out already.
         found.append([link[name]["gbit_per_s"] for name in COLLECTIVES])
-        if found[-1] == pytest.approx([gbit_per_s] * 3, rel=0.1):
-            break
-    # Gloo's own all-to-all reaches half of it (src/ddp/direct_exchange.h).
-    assert found[-1] == pytest.approx([gbit_per_s] * 3, rel=0.15), found
-    assert link["gbit_per_s"] == found[-1][0]
-    assert link["all_reduce"]["r_squared"] > 0.8, run.stdout
+        if found[-1] == pytest.approx([gbit_per_s] * 3, rel=0.15):
+            assert link["all_reduce"]["r_squared"] > 0.8, run.stdout
+            return
+    pytest.fail(f"found {found}")
 
 
 def test_probe_takes_less_than_ten_seconds(tmp_path):

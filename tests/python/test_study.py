@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from built import ROOT, needs_build
+from built import BUILD, ROOT, needs_build
 
 RUNS = [
     "fashion-mlp-sgd-allreduce-2workers-batch32-seed1",
@@ -19,7 +20,10 @@ RUNS = [
 def study(folder: Path, report: Path) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "bench.study", "--quick", "--folder", folder]
     command += ["--report", report, "--only", *RUNS]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    environment = {**os.environ, "GRADWIRE_BUILD": str(BUILD)}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 @needs_build
