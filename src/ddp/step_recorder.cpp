@@ -1,14 +1,21 @@
 #include "ddp/step_recorder.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
-#include <ctime>
+#include <fstream>
 
 #include "planner/link_fit.h"
 
 namespace gradwire {
 namespace {
+
+// For how long this thread could have run and others had the processor; 0 where the kernel does not
+// count it.
+double run_delay() {
+  int64_t ran = 0;
+  int64_t waited = 0;
+  std::ifstream("/proc/thread-self/schedstat") >> ran >> waited;
+  return 1e-9 * static_cast<double>(waited);
+}
 
 std::vector<int64_t> elements_of(const std::vector<StepRecorder::Bucket>& step) {
   std::vector<int64_t> elements;
@@ -19,20 +26,16 @@ std::vector<int64_t> elements_of(const std::vector<StepRecorder::Bucket>& step) 
 }  // namespace
 
 StepRecorder::Moment StepRecorder::Moment::now() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return {std::chrono::steady_clock::now(),
-          static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec),
-          std::this_thread::get_id()};
+  return {std::chrono::steady_clock::now(), run_delay(), std::this_thread::get_id()};
 }
 
 double StepRecorder::Moment::seconds_since(const Moment& earlier) const {
   return std::chrono::duration<double>(time - earlier.time).count();
 }
 
-double StepRecorder::Moment::processor_seconds_since(const Moment& earlier) const {
-  if (thread != earlier.thread) return seconds_since(earlier);
-  return std::min(seconds_since(earlier), processor_seconds - earlier.processor_seconds);
+double StepRecorder::Moment::delayed_seconds_since(const Moment& earlier) const {
+  if (thread != earlier.thread) return 0;
+  return std::clamp(delayed_seconds - earlier.delayed_seconds, 0.0, seconds_since(earlier));
 }
 
 void StepRecorder::begin_step() {
@@ -64,13 +67,12 @@ void StepRecorder::bucket_is_ready(const at::Tensor& buffer) {
   if (step.empty()) {
     bucket.ready_seconds = last_gradient;  // nothing was sent so far
   } else {
-    const double passed = bucket_ready_.seconds_since(backward_went_on_);
-    // On another device the thread only hands out work; of several threads it waits for the others.
-    const bool is_alone = buffer.is_cpu() && at::get_num_threads() == 1;
-    const double used =
-        is_alone ? bucket_ready_.processor_seconds_since(backward_went_on_) : passed;
-    bucket.ready_seconds = step.back().ready_seconds + used;
-    bucket.lost_seconds = passed - used;
+    // On another device the thread only hands out work.
+    if (buffer.is_cpu()) {
+      bucket.lost_seconds = bucket_ready_.delayed_seconds_since(backward_went_on_);
+    }
+    bucket.ready_seconds = step.back().ready_seconds +
+                           bucket_ready_.seconds_since(backward_went_on_) - bucket.lost_seconds;
   }
   step.push_back(bucket);
   backward_went_on_ = bucket_ready_;

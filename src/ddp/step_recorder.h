@@ -28,10 +28,10 @@ class StepRecorder {
 
   struct Bucket {
     int64_t elements = 0;
-    // From the start of backward, less what held it up: other buckets that were encoded, and where
-    // backward is a single thread on a CPU, the time in which it did not run.
+    // From the start of backward, less what held it up: other buckets that were encoded, and on a
+    // CPU other threads that had its processor.
     double ready_seconds = 0;
-    double lost_seconds = 0;  // in which it did not run, since the bucket before
+    double lost_seconds = 0;  // to other threads, since the bucket before
     planner::CodingSeconds coding = {};
   };
   struct Medians {
@@ -44,15 +44,14 @@ class StepRecorder {
   Medians medians(const std::vector<int64_t>& elements) const;
 
  private:
-  // A reading of both clocks.
   struct Moment {
     std::chrono::steady_clock::time_point time;
-    double processor_seconds = 0;  // that the thread has used so far
+    double delayed_seconds = 0;  // that the thread could have run and had no processor, so far
     std::thread::id thread;
 
     static Moment now();
     double seconds_since(const Moment& earlier) const;
-    double processor_seconds_since(const Moment& earlier) const;
+    double delayed_seconds_since(const Moment& earlier) const;
   };
   static constexpr size_t kSteps = 32;
 

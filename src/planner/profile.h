@@ -59,8 +59,8 @@ struct Profile {
   std::string device;  // that it was recorded on: "cpu", "gpu", or nothing
   double forward_seconds = 0;
   double backward_seconds = 0;
-  // That backward took in addition while it was recorded, because its thread did not run: others,
-  // as a backend's, had its processor. Not saved.
+  // That backward took in addition while it was recorded, because others, as the threads of a
+  // backend, had its processor. Not saved.
   double lost_seconds = 0;
   std::vector<ParameterShape> parameters;
   std::vector<Bucket> buckets;  // in the order in which they become ready
