@@ -7,8 +7,8 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "ddp/collectives.h"
 #include "gradwire/attachment.h"
+#include "gradwire/measuring.h"
 #include "gradwire/methods.h"
 #include "planner/plan.h"
 
@@ -211,7 +211,7 @@ PYBIND11_MODULE(_core, module) {
   });
   module.def("announce_failure", &Attachment::announce_failure, NoLock());
   module.def("set_sums_by_all_gather", &set_sums_by_all_gather,
-             "For measuring what all-reduce gains; not for training: see src/ddp/collectives.h.");
+             "For measuring what all-reduce gains; not for training: see gradwire/measuring.h.");
 }
 
 }  // namespace gradwire

@@ -1,6 +1,7 @@
 #include "ddp/collectives.h"
 
 #include "ddp/direct_exchange.h"
+#include "gradwire/measuring.h"
 
 namespace gradwire {
 namespace {

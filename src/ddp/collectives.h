@@ -18,11 +18,6 @@ void launch(Leg& leg, Round round, c10d::ProcessGroup& group);
 // ring algorithms, which no algorithm undercuts.
 double sent_multiplier(Collective collective, int workers);
 
-// For measuring what all-reduce gains: from now on every worker gathers what a method would have
-// all-reduced, and adds it up itself. Of the whole process; set it while nothing is under way, on
-// all workers alike.
-void set_sums_by_all_gather(bool value);
-
 // For tests: called before every launch, in whatever thread. Set it while nothing is under way.
 void set_before_launch(std::function<void()> function);
 

@@ -4,9 +4,9 @@
 
 #include <thread>
 
-#include "ddp/collectives.h"
 #include "ddp/plan.h"
 #include "gradient_feeder.h"
+#include "gradwire/measuring.h"
 #include "world.h"
 
 namespace gradwire {
