@@ -13,7 +13,7 @@ def gathering_hook(
 ) -> torch.futures.Future[torch.Tensor]:
     buffer = bucket.buffer()
     parts = buffer.split(PART)
-    everybodys = [part.new_empty(group.size(), part.numel()) for part in parts]
+    everybodys = [part.new_empty(group.size() * part.numel()) for part in parts]
     arrivals = [
         dist.all_gather_single(everybody, part, group, async_op=True).get_future()
         for everybody, part in zip(everybodys, parts, strict=True)
@@ -21,7 +21,7 @@ def gathering_hook(
 
     def add(_: torch.futures.Future) -> torch.Tensor:
         for everybody, part in zip(everybodys, parts, strict=True):
-            torch.mean(everybody, 0, out=part)
+            torch.mean(everybody.view(group.size(), -1), 0, out=part)
         return buffer
 
     return torch.futures.collect_all(arrivals).then(add)
