@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -56,4 +57,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RuntimeError:
+        # A thread of Gloo's that still lets go of a failed all-reduce when the interpreter ends is
+        # ended by it, and torch aborts.
+        time.sleep(0.2)
+        raise
