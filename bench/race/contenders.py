@@ -13,6 +13,7 @@ from typing import Any
 import gradwire
 import torch
 import torch.distributed as dist
+from gradwire import _core
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -125,8 +126,10 @@ def ours(
     *,
     method: str,
     bucket_cap_mb: float | None = None,
+    gathered: bool = False,
     **options: Any,
 ) -> Contender:
+    _core.set_sums_by_all_gather(gathered)
     if method in ("powersgd", "acpsgd", "auto"):
         options["rank"] = rank
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
@@ -158,10 +161,10 @@ CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] 
     "ddp-gathered": ddp_gathered,
     "powersgd-unfused": partial(ours, method="powersgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
     "powersgd-no-overlap": partial(ours, method="powersgd", bucket_cap_mb=ONE_BUCKET),
-    "powersgd-gathered": partial(ours, method="powersgd"),
+    "powersgd-gathered": partial(ours, method="powersgd", gathered=True),
     "acpsgd-unfused": partial(ours, method="acpsgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
     "acpsgd-no-overlap": partial(ours, method="acpsgd", bucket_cap_mb=ONE_BUCKET),
-    "acpsgd-gathered": partial(ours, method="acpsgd"),
+    "acpsgd-gathered": partial(ours, method="acpsgd", gathered=True),
     "torch-fp16": torch_fp16,
     "torch-powersgd": torch_powersgd,
     "epfml-powersgd": epfml_powersgd,

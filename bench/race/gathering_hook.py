@@ -5,7 +5,7 @@
 import torch
 import torch.distributed as dist
 
-PART = 1 << 18  # elements; gloo sends more of them at once in one direction after the other
+PART = 1 << 18  # elements; gloo sends large buffers in one direction after the other
 
 
 def gathering_hook(

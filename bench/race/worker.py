@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from gradwire import _core
 from torch import nn
 
 from bench.race.contenders import CONTENDERS, Contender
@@ -72,7 +71,6 @@ def take_turn(
 ) -> dict[str, Any]:
     """This worker's figures of one turn; raises what the contender raises."""
     group = dist.new_group(timeout=TURN_TIMEOUT)
-    _core.set_sums_by_all_gather(name.endswith("-gathered"))
     contender = CONTENDERS[name](copy.deepcopy(base), group, args.rank)
     begin = time.perf_counter()
     for number in range(contender.warm_up):
