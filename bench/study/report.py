@@ -1,4 +1,5 @@
-"""The tables of docs/accuracy.md."""
+"""The tables of docs/accuracy.md. A report on a part of the study replaces the rows of that part
+and leaves the others as they are."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from bench.study.rows import Run
+from bench.study.rows import Run, runs
 
 BEGIN = "<!-- study: generated from here -->"
 END = "<!-- study: generated to here -->"
 
 Results = dict[Run, dict[str, Any]]
+Tables = dict[str, dict[str, str]]  # heading, title of a row, the row
 
 
 def last(result: dict[str, Any], key: str) -> float:
@@ -24,9 +26,8 @@ def spread(values: list[float], digits: int) -> str:
     return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+def line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def rates(results: list[dict[str, Any]]) -> list[str]:
@@ -37,71 +38,87 @@ def rates(results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def differences(runs: list[Run], results: Results, key: str) -> list[float]:
+def differences(seeds: list[Run], results: Results, key: str) -> list[float]:
     """Against the same run without compression, seed by seed."""
     plain = {run.name: result for run, result in results.items() if run.method == "allreduce"}
     return [
         last(results[run], key) - last(plain[name], key)
-        for run in runs
+        for run in seeds
         if (name := run.uncompressed.name) in plain
     ]
 
 
-def figures(runs: list[Run], results: Results, key: str, unit: float, digits: int) -> list[str]:
+def figures(seeds: list[Run], results: Results, key: str, unit: float, digits: int) -> list[str]:
     """What they reached, and how far that is from what allreduce did."""
-    reached = [last(results[run], key) for run in runs]
-    compared = differences(runs, results, key)
+    reached = [last(results[run], key) for run in seeds]
+    compared = differences(seeds, results, key)
     return [
         spread([unit * value for value in values], digits) if values else ""
         for values in (reached, compared)
     ]
 
 
-def row(title: str, runs: list[Run], results: Results) -> list[str]:
-    return [
-        title,
-        str(len(runs)),
-        *figures(runs, results, "test_accuracy", unit=100, digits=2),
-        *figures(runs, results, "test_loss", unit=1, digits=3),
-        *rates([results[run] for run in runs]),
+def heading(run: Run) -> str:
+    return f"{run.task.name}, {run.optimizer}" if run.part == "methods" else run.part
+
+
+def title(run: Run) -> str:
+    if run.part == "methods":
+        return f"`{run.method}`"
+    crowd = f"{run.learners} learners" if run.learners else f"{run.workers} workers"
+    return f"`{run.method}`, {crowd}, batch {run.samples_per_step}"
+
+
+def row(seeds: list[Run], results: Results) -> str:
+    cells = [
+        title(seeds[0]),
+        str(len(seeds)),
+        *figures(seeds, results, "test_accuracy", unit=100, digits=2),
+        *figures(seeds, results, "test_loss", unit=1, digits=3),
+        *rates([results[run] for run in seeds]),
     ]
+    return line(cells)
 
 
 HEADER = ["", "seeds", "accuracy %", "against allreduce", "test loss", "against allreduce"]
 HEADER += ["conv", "dense"]
 
 
-def methods_tables(results: Results) -> list[str]:
-    grouped: dict[tuple[str, str], dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+def measured(results: Results) -> Tables:
+    by_row: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in results:
-        if run.part == "methods":
-            grouped[run.task.name, run.optimizer][run.method].append(run)
-    texts = []
-    for (task, optimizer), methods in grouped.items():
-        rows = [row(f"`{name}`", runs, results) for name, runs in methods.items()]
-        texts.append(f"### {task}, {optimizer}\n\n{table(HEADER, rows)}")
-    return texts
+        by_row[heading(run), title(run)].append(run)
+    tables: Tables = defaultdict(dict)
+    for (section, name), seeds in by_row.items():
+        tables[section][name] = row(seeds, results)
+    return tables
 
 
-def sweep_tables(results: Results) -> list[str]:
-    parts: dict[str, list[Run]] = defaultdict(list)
-    for run in results:
-        if run.part != "methods":
-            parts[run.part].append(run)
-    texts = []
-    for part, runs in parts.items():
-        rows = []
-        for run in runs:
-            crowd = f"{run.learners} learners" if run.learners else f"{run.workers} workers"
-            title = f"`{run.method}`, {crowd}, batch {run.samples_per_step}"
-            rows.append(row(title, [run], results))
-        texts.append(f"### {part}\n\n{table(HEADER, rows)}")
-    return texts
+def written(text: str) -> Tables:
+    """The tables of an earlier report."""
+    tables: Tables = {}
+    for section in text.split("### ")[1:]:
+        name, *lines = section.strip().splitlines()
+        rows = [each for each in lines if each.startswith("| `")]
+        tables[name] = {each.split(" | ")[0].removeprefix("| "): each for each in rows}
+    return tables
+
+
+def table(section: str, old: Tables, new: Tables) -> str:
+    """In the order of the study."""
+    rows = {**old.get(section, {}), **new.get(section, {})}
+    names = dict.fromkeys(title(run) for run in runs() if heading(run) == section)
+    lines = [line(HEADER), "|" + "---|" * len(HEADER)]
+    lines += [rows[name] for name in names if name in rows]
+    return f"### {section}\n\n" + "\n".join(lines)
 
 
 def write_report(results: Results, file: Path) -> None:
-    text = file.read_text()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    tables = "\n\n".join(methods_tables(results) + sweep_tables(results))
+    before, rest = file.read_text().split(BEGIN)
+    between, after = rest.split(END)
+    old, new = written(between), measured(results)
+    sections = dict.fromkeys(heading(run) for run in runs())
+    tables = "\n\n".join(
+        table(section, old, new) for section in sections if section in old or section in new
+    )
     file.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")

@@ -21,7 +21,7 @@ using bench::MethodRun;
 using bench::Subject;
 using nlohmann::json;
 
-struct Settings {
+struct BenchOptions {
   int64_t megabytes = 100;
   int repeats = 9;
   int threads = 1;
@@ -74,12 +74,12 @@ std::vector<Subject> subjects(int64_t megabytes) {
   };
 }
 
-std::vector<int> thread_counts(const Settings& settings) {
+std::vector<int> thread_counts(const BenchOptions& settings) {
   return settings.threads > 1 ? std::vector<int>{1, settings.threads} : std::vector<int>{1};
 }
 
 // One method in memory at a time, the machine's limits measured beside each of its steps.
-void run(MethodRun& method, Limits& limits, const Settings& settings) {
+void run(MethodRun& method, Limits& limits, const BenchOptions& settings) {
   // The first steps send more than the steady state, and touch memory for the first time.
   for (int i = 0; i < 12; ++i) method.step();
   method.measure_memory();
@@ -109,7 +109,7 @@ json figures_of(const bench::Sample& sample, double bytes, double stream_seconds
 }
 
 // Rows for every phase and number of threads.
-void report(const MethodRun& method, const Limits& limits, const Settings& settings, json& rows) {
+void report(const MethodRun& method, const Limits& limits, const BenchOptions& settings, json& rows) {
   const Subject& subject = method.subject();
   const double elements = static_cast<double>(c10::multiply_integers(subject.shape));
   const bool gathers =
@@ -181,7 +181,7 @@ void print(const json& report) {
   }
 }
 
-void run_bench(const Settings& settings) {
+void run_bench(const BenchOptions& settings) {
   require_writable(settings.json_file);
   at::set_num_threads(1);
   torch::manual_seed(1);
@@ -220,7 +220,7 @@ void run_bench(const Settings& settings) {
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<BenchOptions>();
   CLI::App* bench = app.add_subcommand(
       "bench", "Encode and decode throughput of every method, beside the machine's own limits");
   bench->add_option("--megabytes", settings->megabytes, "gradient size")

@@ -24,7 +24,7 @@ constexpr const char* kDescription =
     "hosts' (128 + n after signal n), without those that were ended because another had failed.\n"
     "Ctrl-C is passed on to every host; a second one kills them. Nothing is left afterwards.";
 
-struct Options {
+struct LabOptions {
   lab::Settings lab;
   std::string rate;
   std::string delay;
@@ -32,7 +32,7 @@ struct Options {
   std::string json_file;
 };
 
-json to_json(const Options& options, const lab::Result& result) {
+json to_json(const LabOptions& options, const lab::Result& result) {
   json report = {{"hosts", options.lab.hosts},     {"rate", options.rate},
                  {"threads", options.lab.threads}, {"command", options.lab.command},
                  {"seconds", result.seconds},      {"exit_status", result.status},
@@ -54,7 +54,7 @@ json to_json(const Options& options, const lab::Result& result) {
   return report;
 }
 
-void run_lab(Options& options) {
+void run_lab(LabOptions& options) {
   options.lab.link.bits_per_second = lab::parse_rate(options.rate);
   if (!options.delay.empty()) options.lab.link.delay_seconds = lab::parse_delay(options.delay);
   if (!options.loss.empty()) options.lab.link.loss = lab::parse_loss(options.loss);
@@ -67,7 +67,7 @@ void run_lab(Options& options) {
 }  // namespace
 
 void add_lab(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LabOptions>();
   CLI::App* command = app.add_subcommand("lab", kDescription);
   command->add_option("--hosts", options->lab.hosts, "emulated hosts")
       ->required()

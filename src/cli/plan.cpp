@@ -19,7 +19,7 @@ namespace {
 
 using namespace planner;
 
-struct Settings {
+struct PlanOptions {
   PlanRequest request;
   std::string profile_file;
   std::string link_file;
@@ -72,7 +72,7 @@ void print(const SweepRequest& request, const Sweep& sweep) {
               advice(request, sweep).c_str());
 }
 
-void run_plan(Settings& settings) {
+void run_plan(PlanOptions& settings) {
   if (!settings.profile_file.empty()) {
     settings.request.profile = read_json(settings.profile_file, "profile");
   }
@@ -85,7 +85,7 @@ void run_plan(Settings& settings) {
   if (!settings.plot_file.empty()) write_file(settings.plot_file, speed_up_plot(request));
 }
 
-void add_job_options(CLI::App& plan, Settings& settings) {
+void add_job_options(CLI::App& plan, PlanOptions& settings) {
   PlanRequest& request = settings.request;
   CLI::Option* model = plan.add_option("--model", request.model, "a built-in model")
                            ->check(CLI::IsMember(model_names()))
@@ -106,7 +106,7 @@ void add_job_options(CLI::App& plan, Settings& settings) {
                   "its fp32 arithmetic in Tflop/s (gpu: 13, cpu: 0.13)");
 }
 
-void add_network_options(CLI::App& plan, Settings& settings) {
+void add_network_options(CLI::App& plan, PlanOptions& settings) {
   PlanRequest& request = settings.request;
   plan.add_option("--workers", request.workers,
                   "numbers of workers, separated by commas (otherwise those of --link, or "
@@ -157,7 +157,7 @@ void add_method_options(CLI::App& plan, PlanRequest& request) {
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<PlanOptions>();
   CLI::App* plan = app.add_subcommand(
       "plan", "Predicted time of a training iteration with each method, over workers x bandwidth");
   add_job_options(*plan, *settings);

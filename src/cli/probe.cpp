@@ -24,7 +24,7 @@ constexpr const char* kDescription =
     "  torchrun --no-python --nnodes 4 ... gradwire probe          among real ones\n\n"
     "Where a launcher has set RANK it joins that world. Worker 0 prints the result.";
 
-struct Settings {
+struct ProbeArguments {
   int workers = 2;
   double seconds = 5;
   std::string json_file;
@@ -50,7 +50,7 @@ std::string as_json(const planner::MeasuredLink& measured, double seconds) {
   return json.dump(2) + "\n";
 }
 
-void join_and_probe(const Settings& settings) {
+void join_and_probe(const ProbeArguments& settings) {
   // A worker that never comes must not keep the others for half an hour.
   const auto group = init_process_group({.timeout = std::chrono::minutes(2)});
   const auto begin = std::chrono::steady_clock::now();
@@ -64,7 +64,7 @@ void join_and_probe(const Settings& settings) {
   write_file(settings.json_file, as_json(measured, taken.count()));
 }
 
-void run_probe(const Settings& settings) {
+void run_probe(const ProbeArguments& settings) {
   if (was_launched()) return join_and_probe(settings);
   require_writable(settings.json_file);
   const int status = run_local_workers(settings.workers);
@@ -74,7 +74,7 @@ void run_probe(const Settings& settings) {
 }  // namespace
 
 void add_probe(CLI::App& app) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<ProbeArguments>();
   CLI::App* command = app.add_subcommand("probe", kDescription);
   command
       ->add_option("--workers", settings->workers,

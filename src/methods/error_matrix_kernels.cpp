@@ -18,7 +18,7 @@ namespace {
 namespace low_rank = kernels::low_rank;
 
 // Rows, or columns, that one task takes at least: below, packing the factors costs too much.
-constexpr int64_t kGrain = 256;
+constexpr int64_t kRowsPerThread = 256;
 
 std::span<float> scratch_for(const low_rank::Shape& shape) {
   thread_local std::vector<float> scratch;
@@ -30,7 +30,7 @@ std::span<float> scratch_for(const low_rank::Shape& shape) {
 // Calls function(range, scratch) on ranges that together make up [0, length).
 template <typename Function>
 void for_each_range(int64_t length, const low_rank::Shape& shape, const Function& function) {
-  at::parallel_for(0, length, kGrain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, length, kRowsPerThread, [&](int64_t begin, int64_t end) {
     function(low_rank::Range{static_cast<size_t>(begin), static_cast<size_t>(end)},
              scratch_for(shape));
   });

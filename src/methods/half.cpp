@@ -25,7 +25,7 @@ namespace gradwire {
 namespace {
 
 // Fewer elements than this are not worth another thread.
-constexpr int64_t kGrain = 65536;
+constexpr int64_t kElementsPerThread = 65536;
 // A slice is a multiple of this many elements.
 constexpr int64_t kSliceUnit = 8;
 
@@ -85,7 +85,7 @@ class HalfExchange final : public Exchange {
     const at::Tensor gradient = slot.load();
     const auto* from = gradient.const_data_ptr<float>();
     uint16_t* to = words(part);
-    at::parallel_for(0, part.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, part.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
       const auto count = static_cast<size_t>(end - begin);
       kernels::narrow(format_, {from + begin, count}, {to + begin, count});
     });
@@ -99,7 +99,7 @@ class HalfExchange final : public Exchange {
     const at::Tensor result = slot.result();
     const uint16_t* from = words(part);
     auto* to = result.mutable_data_ptr<float>();
-    at::parallel_for(0, part.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, part.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
       const auto count = static_cast<size_t>(end - begin);
       kernels::widen(format_, {from + begin, count}, {to + begin, count});
     });
@@ -109,7 +109,7 @@ class HalfExchange final : public Exchange {
   void average_by_kernel() const {
     const float factor = 1.0F / static_cast<float>(workers_);
     uint16_t* contributions = words(slices_);
-    at::parallel_for(0, slice_, kGrain, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, slice_, kElementsPerThread, [&](int64_t begin, int64_t end) {
       std::vector<const uint16_t*> parts(workers_);
       for (int worker = 0; worker < workers_; ++worker) {
         parts[worker] = contributions + worker * slice_ + begin;

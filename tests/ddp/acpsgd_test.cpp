@@ -6,7 +6,7 @@
 namespace gradwire {
 namespace {
 
-const std::vector<std::vector<int64_t>> kShapes = {{48, 30}, {20, 3, 4, 4}, {9}, {12, 100}};
+const std::vector<std::vector<int64_t>> kMatrices = {{48, 30}, {20, 3, 4, 4}, {9}, {12, 100}};
 
 std::string key(int worker, size_t parameter, const std::string& name) {
   return "worker" + std::to_string(worker) + "/weight" + std::to_string(parameter) + "/" + name;
@@ -56,12 +56,12 @@ TEST_P(Acpsgd, FollowsItsDefinitionStepByStep) {
     State last;
   };
   const auto records = run_world<Record>(workers, [&](const Group& group) {
-    DistributedDataParallel ddp(GradientFeeder(kShapes), group,
+    DistributedDataParallel ddp(GradientFeeder(kMatrices), group,
                                 {.method = "acpsgd", .rank = 3, .min_ratio = 1});
     Record record{.initial = ddp.state(), .results = {}, .last = {}};
     for (int step = 0; step < kSteps; ++step) {
       record.results.push_back(
-          results_of_step(ddp, gradients_for(group->getRank(), step, kShapes)));
+          results_of_step(ddp, gradients_for(group->getRank(), step, kMatrices)));
     }
     record.last = ddp.state();
     return record;
@@ -72,7 +72,7 @@ TEST_P(Acpsgd, FollowsItsDefinitionStepByStep) {
     for (int step = 0; step < kSteps; ++step) {
       Tensors gradients;
       for (int worker = 0; worker < workers; ++worker) {
-        gradients.push_back(as_matrix(gradient_for(worker, step, parameter, kShapes[parameter])));
+        gradients.push_back(as_matrix(gradient_for(worker, step, parameter, kMatrices[parameter])));
       }
       const at::Tensor expected = reference.step(gradients);
       const at::Tensor actual = as_matrix(records[0].results[step][parameter]).to(at::kDouble);
@@ -142,7 +142,7 @@ TEST(AcpsgdState, BelongsToTheParameterAcrossTheBucketRebuild) {
 TEST(AcpsgdState, StartsAlikeEverywhere) {
   const auto run = [] {
     return run_world<at::Tensor>(2, [](const Group& group) {
-      DistributedDataParallel ddp(GradientFeeder(kShapes), group, {.method = "acpsgd"});
+      DistributedDataParallel ddp(GradientFeeder(kMatrices), group, {.method = "acpsgd"});
       return ddp.state().at(key(group->getRank(), 0, "q")).toTensor();
     });
   };
@@ -156,8 +156,8 @@ TEST(AcpsgdState, LeavesTheUsersRandomNumbersAlone) {
   const at::Tensor undisturbed = torch::rand({1});
   torch::manual_seed(5);
   run_world<int>(1, [](const Group& group) {
-    DistributedDataParallel ddp(GradientFeeder(kShapes), group, {.method = "acpsgd"});
-    results_of_step(ddp, gradients_for(0, 0, kShapes));
+    DistributedDataParallel ddp(GradientFeeder(kMatrices), group, {.method = "acpsgd"});
+    results_of_step(ddp, gradients_for(0, 0, kMatrices));
     return 0;
   });
   EXPECT_TRUE(torch::rand({1}).equal(undisturbed));

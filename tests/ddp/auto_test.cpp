@@ -6,26 +6,26 @@
 namespace gradwire {
 namespace {
 
-using Plan = std::map<std::string, std::string>;
+using Methods = std::map<std::string, std::string>;
 
-const std::vector<std::vector<int64_t>> kShapes = {{400, 300}, {300}, {300, 200}};
+const std::vector<std::vector<int64_t>> kModel = {{400, 300}, {300}, {300, 200}};
 
 // Six plain steps, then up to four decisions of seven steps each.
 constexpr int kSteps = 40;
 
 struct Record {
-  Plan plan;
-  Plan resumed_plan;
+  Methods plan;
+  Methods resumed_plan;
 };
 
 // Nothing is computed here, so all that a step takes is communication: there is something to gain.
 std::vector<Record> trained(const Options& options) {
   return run_world<Record>(2, [&](const Group& group) {
-    DistributedDataParallel ddp(GradientFeeder(kShapes), group, options);
+    DistributedDataParallel ddp(GradientFeeder(kModel), group, options);
     for (int step = 0; step < kSteps; ++step) {
-      results_of_step(ddp, gradients_for(group->getRank(), step, kShapes));
+      results_of_step(ddp, gradients_for(group->getRank(), step, kModel));
     }
-    DistributedDataParallel resumed(GradientFeeder(kShapes), group, options);
+    DistributedDataParallel resumed(GradientFeeder(kModel), group, options);
     resumed.load_state(ddp.state());
     return Record{.plan = ddp.stats().plan, .resumed_plan = resumed.stats().plan};
   });

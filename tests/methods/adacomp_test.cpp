@@ -10,9 +10,9 @@ namespace gradwire {
 namespace {
 
 // AdaComp for all workers, bin by bin.
-class Reference {
+class AdaCompReference {
  public:
-  Reference(int workers, const Shapes& shapes, int64_t bin_conv, int64_t bin_dense, bool feedback)
+  AdaCompReference(int workers, const Shapes& shapes, int64_t bin_conv, int64_t bin_dense, bool feedback)
       : bin_conv_(bin_conv), bin_dense_(bin_dense), feedback_(feedback), errors_(workers) {
     for (Tensors& of_worker : errors_) {
       for (const auto& shape : shapes) of_worker.push_back(at::zeros(shape));
@@ -76,7 +76,7 @@ void compare(int workers, const Shapes& shapes, int64_t bin_conv, int64_t bin_de
   SimulatedWorld world(
       "adacomp", {{"bin_conv", bin_conv}, {"bin_dense", bin_dense}, {"error_feedback", feedback}},
       workers, shapes);
-  Reference reference(workers, shapes, bin_conv, bin_dense, feedback);
+  AdaCompReference reference(workers, shapes, bin_conv, bin_dense, feedback);
   for (int step = 0; step < 10; ++step) {
     const auto gradients = gradients_of_step(workers, step, shapes);
     SCOPED_TRACE("step " + std::to_string(step));
@@ -85,7 +85,7 @@ void compare(int workers, const Shapes& shapes, int64_t bin_conv, int64_t bin_de
 }
 
 TEST(Adacomp, EqualsTheReference) {
-  for (const int workers : {1, 2, 3, 4}) compare(workers, every_shape, 50, 500, true);
+  for (const int workers : {1, 2, 3, 4}) compare(workers, kShapes, 50, 500, true);
 }
 
 TEST(Adacomp, EveryBinLength) {
@@ -95,7 +95,7 @@ TEST(Adacomp, EveryBinLength) {
   compare(2, {{300, 500}}, 50, 130000, true);  // a bin longer than the usual chunk
 }
 
-TEST(Adacomp, WithoutErrorFeedback) { compare(3, every_shape, 50, 500, false); }
+TEST(Adacomp, WithoutErrorFeedback) { compare(3, kShapes, 50, 500, false); }
 
 // An all-zero bin sends nothing; an element that comes to zero may be sent, as plus.
 TEST(Adacomp, BinsThatAreZero) {

@@ -2,20 +2,12 @@
 
 // Gradients and plain references for the methods that send selections.
 
-#include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
-#include <gtest/gtest.h>
-
-#include <vector>
-
+#include "gradients.h"
 #include "simulated_world.h"
 
 namespace gradwire {
 
-using Shapes = std::vector<std::vector<int64_t>>;
 using Tensors = std::vector<at::Tensor>;  // of every parameter
-
-inline const Shapes every_shape = {{}, {1}, {7}, {64, 48}, {32, 4, 3, 3}, {300, 500}};
 
 // Normally distributed, of another magnitude for every parameter.
 inline std::vector<Tensors> gradients_of_step(int workers, int step, const Shapes& shapes) {
@@ -60,12 +52,6 @@ inline std::vector<Tensors> residuals(const SimulatedWorld& world, int workers, 
     for (size_t i = 0; i < parameters; ++i) all[worker].push_back(world.residual(worker, i));
   }
   return all;
-}
-
-// Bits, so that -0 differs from 0 and NaN equals NaN.
-inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  if (a.scalar_type() != at::kFloat) return a.equal(b);
-  return a.contiguous().view(-1).view(at::kInt).equal(b.contiguous().view(-1).view(at::kInt));
 }
 
 }  // namespace gradwire

@@ -49,15 +49,15 @@ INSTANTIATE_TEST_SUITE_P(Methods, Gathered, testing::ValuesIn(every_case),
 
 TEST_P(Gathered, DropsNothingAndAllWorkersAgree) {
   for (const int workers : {1, 2, 3, 4}) {
-    SimulatedWorld simulated = world(workers, every_shape);
-    auto before = residuals(simulated, workers, every_shape.size());
+    SimulatedWorld simulated = world(workers, kShapes);
+    auto before = residuals(simulated, workers, kShapes.size());
     for (int step = 0; step < 6; ++step) {
-      const auto gradients = gradients_of_step(workers, step, every_shape);
+      const auto gradients = gradients_of_step(workers, step, kShapes);
       const auto results = simulated.step(gradients);
-      const auto after = residuals(simulated, workers, every_shape.size());
-      for (size_t i = 0; i < every_shape.size(); ++i) {
+      const auto after = residuals(simulated, workers, kShapes.size());
+      for (size_t i = 0; i < kShapes.size(); ++i) {
         at::Tensor left = results[0][i].to(at::kDouble) * workers;
-        at::Tensor right = at::zeros(every_shape[i], at::kDouble);
+        at::Tensor right = at::zeros(kShapes[i], at::kDouble);
         for (int worker = 0; worker < workers; ++worker) {
           EXPECT_TRUE(same_bits(results[worker][i], results[0][i])) << worker << " " << i;
           left += after[worker][i].to(at::kDouble) - before[worker][i];
@@ -102,10 +102,10 @@ TEST_P(Gathered, RunningMeanConverges) {
 TEST_P(Gathered, CapacityChangesNothing) {
   const auto run = [&](size_t capacity) {
     std::vector<Tensors> history;
-    SimulatedWorld simulated = world(3, every_shape);
+    SimulatedWorld simulated = world(3, kShapes);
     for (int step = 0; step < 4; ++step) {
       const ForceCapacity forced(capacity);
-      auto results = simulated.step(gradients_of_step(3, step, every_shape));
+      auto results = simulated.step(gradients_of_step(3, step, kShapes));
       const size_t rounds = simulated.sent().size() / 3;
       EXPECT_EQ(rounds, capacity < 1000 ? 2U : 1U);
       results[0].push_back(simulated.residual(1, 5));
@@ -125,10 +125,10 @@ TEST_P(Gathered, CapacityChangesNothing) {
 }
 
 TEST_P(Gathered, FirstCapacityIsEnoughAndLaterOnesFollow) {
-  SimulatedWorld simulated = world(2, every_shape);
+  SimulatedWorld simulated = world(2, kShapes);
   int64_t needed_before = std::numeric_limits<int32_t>::max();
   for (int step = 0; step < 6; ++step) {
-    simulated.step(gradients_of_step(2, step, every_shape));
+    simulated.step(gradients_of_step(2, step, kShapes));
     int64_t largest_needed = 0;
     ASSERT_EQ(simulated.sent().size(), 2U) << "an overflow in step " << step;
     for (int worker = 0; worker < 2; ++worker) {
@@ -215,14 +215,14 @@ TEST_P(Gathered, NonFiniteSpoilsTheStepAndNothingElse) {
 
 TEST_P(Gathered, AtenPathDoesTheSame) {
   const auto run = [&](bool error_feedback) {
-    SimulatedWorld simulated = world(3, every_shape, error_feedback);
+    SimulatedWorld simulated = world(3, kShapes, error_feedback);
     std::vector<Tensors> history;
     for (int step = 0; step < 5; ++step) {
-      auto gradients = gradients_of_step(3, step, every_shape);
+      auto gradients = gradients_of_step(3, step, kShapes);
       if (step == 1) gradients[1][4].zero_();
       if (step == 2) gradients[0][3].view(-1)[5] = std::numeric_limits<float>::infinity();
       history.push_back(simulated.step(gradients)[1]);
-      for (size_t i = 0; i < every_shape.size(); ++i) {
+      for (size_t i = 0; i < kShapes.size(); ++i) {
         history.back().push_back(simulated.residual(1, i));
       }
       for (const at::Tensor& sent : simulated.sent()) history.back().push_back(sent);
@@ -265,10 +265,10 @@ TEST_P(Gathered, DoesNotDependOnTheNumberOfThreads) {
 
 TEST_P(Gathered, HalfPrecisionGradients) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    SimulatedWorld simulated = world(2, every_shape);
-    SimulatedWorld in_fp32 = world(2, every_shape);
+    SimulatedWorld simulated = world(2, kShapes);
+    SimulatedWorld in_fp32 = world(2, kShapes);
     for (int step = 0; step < 3; ++step) {
-      auto halves = gradients_of_step(2, step, every_shape);
+      auto halves = gradients_of_step(2, step, kShapes);
       for (Tensors& of_worker : halves) {
         for (at::Tensor& gradient : of_worker) gradient = gradient.to(type);
       }
@@ -278,7 +278,7 @@ TEST_P(Gathered, HalfPrecisionGradients) {
       }
       const auto results = simulated.step(halves);
       const auto expected = in_fp32.step(wide);
-      for (size_t i = 0; i < every_shape.size(); ++i) {
+      for (size_t i = 0; i < kShapes.size(); ++i) {
         EXPECT_EQ(results[1][i].scalar_type(), type);
         EXPECT_TRUE(results[1][i].equal(expected[1][i].to(type)));
         EXPECT_TRUE(same_bits(simulated.residual(0, i), in_fp32.residual(0, i)));
@@ -330,11 +330,11 @@ TEST_P(Gathered, SpecialValues) {
 }
 
 TEST_P(Gathered, EqualInputsGiveEqualBytes) {
-  SimulatedWorld first = world(2, every_shape);
-  SimulatedWorld second = world(2, every_shape);
+  SimulatedWorld first = world(2, kShapes);
+  SimulatedWorld second = world(2, kShapes);
   for (int step = 0; step < 3; ++step) {
-    first.step(gradients_of_step(2, step, every_shape));
-    second.step(gradients_of_step(2, step, every_shape));
+    first.step(gradients_of_step(2, step, kShapes));
+    second.step(gradients_of_step(2, step, kShapes));
     for (size_t i = 0; i < first.sent().size(); ++i) {
       EXPECT_TRUE(first.sent()[i].equal(second.sent()[i]));
     }

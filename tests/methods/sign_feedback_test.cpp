@@ -9,9 +9,9 @@ namespace gradwire {
 namespace {
 
 // What ALGORITHMS says, worker by worker, in double.
-class Reference {
+class SignReference {
  public:
-  Reference(int workers, const Shapes& shapes) : residuals_(workers) {
+  SignReference(int workers, const Shapes& shapes) : residuals_(workers) {
     for (auto& residuals : residuals_) {
       for (const auto& shape : shapes) residuals.push_back(at::zeros(shape, at::kDouble));
     }
@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, SignFeedback, testing::Values(1, 2, 3, 4));
 TEST_P(SignFeedback, FollowsTheReference) {
   const int workers = GetParam();
   SimulatedWorld world("sign", {}, workers, kShapes);
-  Reference reference(workers, kShapes);
+  SignReference reference(workers, kShapes);
   for (int step = 0; step < 12; ++step) {
     const Gradients gradients = random_gradients(workers, step);
     const Gradients results = world.step(gradients);
@@ -126,7 +126,7 @@ TEST_P(SignFeedback, ConvergesUnderConstantGradients) {
 TEST_P(SignFeedback, AbstainsWithAZeroGradient) {
   const int workers = GetParam();
   SimulatedWorld world("sign", {}, workers, kShapes);
-  Reference reference(workers, kShapes);
+  SignReference reference(workers, kShapes);
   for (int step = 0; step < 4; ++step) {
     Gradients gradients = random_gradients(workers, step);
     const bool everybody = step == 2;
@@ -206,7 +206,7 @@ TEST_P(SignFeedback, DoesTheSameInAtenOps) {
 TEST_P(SignFeedback, TakesSpecialValues) {
   const int workers = GetParam();
   SimulatedWorld world("sign", {}, workers, kSpecialShapes);
-  Reference reference(workers, kSpecialShapes);
+  SignReference reference(workers, kSpecialShapes);
   const Gradients gradients = special_gradients(workers);
   for (int step = 0; step < 3; ++step) {
     const Gradients results = world.step(gradients);
@@ -236,7 +236,7 @@ TEST_P(SignFeedback, LeavesNothingBehindWithoutErrorFeedback) {
       Gradients gradients = random_gradients(workers, step);
       if (step == 2) gradients[0][5].view(-1)[70000] = kNan;
       const Gradients results = world.step(gradients);
-      const std::vector<at::Tensor> expected = Reference(workers, kShapes).step(gradients);
+      const std::vector<at::Tensor> expected = SignReference(workers, kShapes).step(gradients);
       expect_alike(results);
       for (size_t i = 0; i < kShapes.size(); ++i) {
         if (step == 2 && i == 5) {
@@ -300,7 +300,7 @@ TEST(SignFeedbackLayout, TakesHalvesAndAnyStrides) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     const Shapes shapes = {{7}, {8, 4, 3, 3}};
     SimulatedWorld world("sign", {}, 2, shapes);
-    Reference reference(2, shapes);
+    SignReference reference(2, shapes);
     for (int step = 0; step < 4; ++step) {
       Gradients gradients = random_gradients(2, step, shapes);
       for (auto& worker : gradients) {

@@ -11,9 +11,9 @@ namespace gradwire {
 namespace {
 
 // Top-k SGD for all workers, by sorting.
-class Reference {
+class TopkReference {
  public:
-  Reference(int workers, const Shapes& shapes, double density, at::ScalarType type, bool feedback)
+  TopkReference(int workers, const Shapes& shapes, double density, at::ScalarType type, bool feedback)
       : density_(density), type_(type), feedback_(feedback), errors_(workers) {
     for (Tensors& of_worker : errors_) {
       for (const auto& shape : shapes) of_worker.push_back(at::zeros(shape));
@@ -74,7 +74,7 @@ void compare(int workers, const Shapes& shapes, double density, const std::strin
   SimulatedWorld world("topk",
                        {{"density", density}, {"dtype", dtype}, {"error_feedback", feedback}},
                        workers, shapes);
-  Reference reference(workers, shapes, density, type, feedback);
+  TopkReference reference(workers, shapes, density, type, feedback);
   for (int step = 0; step < 10; ++step) {
     auto gradients = gradients_of_step(workers, step, shapes);
     for (Tensors& of_worker : gradients) {
@@ -86,7 +86,7 @@ void compare(int workers, const Shapes& shapes, double density, const std::strin
 }
 
 TEST(Topk, EqualsTheReference) {
-  for (const int workers : {1, 2, 3, 4}) compare(workers, every_shape, 0.01, "fp32", true);
+  for (const int workers : {1, 2, 3, 4}) compare(workers, kShapes, 0.01, "fp32", true);
 }
 
 TEST(Topk, EveryDensity) {
@@ -95,7 +95,7 @@ TEST(Topk, EveryDensity) {
   }
 }
 
-TEST(Topk, WithoutErrorFeedback) { compare(3, every_shape, 0.01, "fp32", false); }
+TEST(Topk, WithoutErrorFeedback) { compare(3, kShapes, 0.01, "fp32", false); }
 
 TEST(Topk, RoundedValues) {
   for (const char* dtype : {"bf16", "fp16"}) {

@@ -26,6 +26,10 @@ def study(folder: Path, report: Path) -> subprocess.CompletedProcess:
     )
 
 
+def section(text: str, heading: str) -> str:
+    return text.split(heading)[1].split("###")[0]
+
+
 @needs_build
 def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
     report = tmp_path / "accuracy.md"
@@ -38,6 +42,9 @@ def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
     assert "### fashion-mlp, sgd" in text
     assert "| `adacomp` | 1 |" in text
     assert "`acpsgd:rank=2`, 2 workers, batch 32" in text
+    # What was not trained this time stays as it was.
+    for heading in ("### fashion-cnn, sgd", "### learners"):
+        assert section(text, heading) == section((ROOT / "docs/accuracy.md").read_text(), heading)
     again = study(tmp_path, report)
     assert again.returncode == 0
     assert "fashion" not in again.stdout
