@@ -57,7 +57,7 @@ def summary(cell: Figures) -> dict[str, Figures]:
         result[name] = {
             **{"n": len(seconds), "median": middle, "quartiles": [low, high]},
             **{"wire_bytes": wire, "wire_seconds": wire / payload_rate(cell["rate"])},
-            "breakdown": breakdown(turns),
+            "breakdown": breakdown(turns, cell["stats"][name]),
         }
     for figures in result.values():
         for other, key in (("compute", "vs_compute"), ("ddp", "vs_ddp")):
@@ -74,16 +74,16 @@ def summary(cell: Figures) -> dict[str, Figures]:
     return result
 
 
-def breakdown(turns: list[Figures]) -> dict[str, float]:
+def breakdown(turns: list[Figures], stats: list[Figures]) -> dict[str, float]:
     """Seconds of an average step's parts. Encode, wait and decode happen within backward()."""
     parts = {
         name: statistics.median(value for turn in turns for value in turn[name])
         for name in ("forward", "backward", "optimizer")
     }
-    stats = [turn["stats"] for turn in turns if turn["stats"]]
     measured = {
-        name: statistics.fmean(turn[f"{name}_seconds"] for turn in stats)
-        for name in (("encode", "wait", "decode") if stats else ())
+        name: statistics.fmean(each[f"{name}_seconds"] for each in stats)
+        for name in ("encode", "wait", "decode")
+        if any(stats)
     }
     # Plain all-reduce has no hook, and says nothing about when it waits.
     if any(measured.values()):

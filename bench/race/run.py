@@ -85,6 +85,7 @@ def lab_command(cell: Cell, contenders: list[str], budget: float, out: Path) -> 
     }
     worker = [sys.executable, "-m", "bench.race.worker"]
     flags = [item for name, value in options.items() for item in (f"--{name}", value)]
+    flags += ["--keep"] if cell.keep else []
     return [str(item) for item in (*lab, "--threads", 1, "--", *worker, *flags)]
 
 

@@ -1,8 +1,9 @@
 """One worker of one cell, inside the lab: the contenders take turns until the budget is spent.
 
-A turn: a fresh copy of the model, a process group of its own, warm-up steps, timed steps; then all
-of it is thrown away. The order is reversed from round to round, so that a machine that slows down
-slows down everybody alike. Worker 0 writes what is known after every turn.
+A contender has a copy of the model, a process group of its own and some steps to warm up. Where
+there is memory for all of them they stay from turn to turn, so that a turn can be as short as two
+steps; otherwise a contender leaves after its turn. The order is reversed from round to round: a
+machine that slows down slows down everybody alike. Worker 0 writes what is known after every turn.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from bench.race.models import Batch, make_batches, make_model
 SLOW = 20.0  # seconds of a step from which on two timed steps a turn must do
 TURN_TIMEOUT = timedelta(minutes=5)  # of a collective; then the contender has failed
 HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with time stamps
+LIBC = ctypes.CDLL(None)
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3)
 SUMMED = ("encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "sent_bytes")
 
 
@@ -41,10 +44,6 @@ def bytes_on_wire() -> int:
     return sent - HEADERS * packets
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def stats_of(contender: Contender) -> dict[str, float]:
     if contender.attachment is None:
         return {}
@@ -52,10 +51,70 @@ def stats_of(contender: Contender) -> dict[str, float]:
     return {name: stats[name] for name in SUMMED}
 
 
-def one_step(contender: Contender, batch: Batch, group: dist.ProcessGroup) -> list[float]:
-    contender.prepare()
-    dist.barrier(group)
-    return list(contender.step(batch))
+def keep_freed_memory() -> None:
+    """For the next step, as allocators made for training do. The C library's own hands large blocks
+    back, and on a virtual machine that reports free memory to its host the next touch costs as much
+    as a tenth of a step, more for whoever has let more time pass.
+    """
+    LIBC.mallopt(M_MMAP_MAX, 0)
+    LIBC.mallopt(M_TRIM_THRESHOLD, -1)
+
+
+def copy_of(model: nn.Module) -> nn.Module:
+    """With the same memory for its weights: the optimizer's learning rate is 0."""
+    copied = copy.deepcopy(model)
+    for own, shared in zip(copied.parameters(), model.parameters(), strict=True):
+        own.data = shared.data
+    return copied
+
+
+class Entrant:
+    """A contender with a group of its own, warmed up."""
+
+    def __init__(
+        self, name: str, base: nn.Module, batches: list[Batch], args: argparse.Namespace
+    ) -> None:
+        self.group = dist.new_group(timeout=TURN_TIMEOUT)
+        self.contender = CONTENDERS[name](copy_of(base), self.group, args.rank)
+        self.batches = batches
+        self.taken = 0
+        self.last_seconds = 0.0
+        for _ in range(self.contender.warm_up):
+            self.step()
+        self.stats = stats_of(self.contender)
+
+    def step(self) -> list[float]:
+        self.contender.prepare()
+        dist.barrier(self.group)
+        parts = list(self.contender.step(self.batches[self.taken % len(self.batches)]))
+        self.taken += 1
+        self.last_seconds = sum(parts)
+        return parts
+
+    def take_turn(self, wanted: int, left: float) -> dict[str, Any]:
+        """This worker's figures of one turn; raises what the contender raises."""
+        count = timed_steps(self.last_seconds, wanted, left, self.group)
+        dist.barrier(self.group)
+        wire = bytes_on_wire()
+        steps = [self.step() for _ in range(count)]
+        dist.barrier(self.group)
+        return {"steps": steps, "wire_bytes": (bytes_on_wire() - wire) / count}
+
+    def leave(self) -> dict[str, float]:
+        """Averages over its timed steps. Not asked for between turns: to know its norm a method
+        settles its residual, and the next step would do without.
+
+        What is left must use neither memory nor time in the next turn: the Reducer's hooks hang on
+        parameters that nobody else has, so they go with the copy.
+        """
+        steps = self.taken - self.contender.warm_up
+        stats = stats_of(self.contender)
+        del self.contender
+        gc.collect()
+        dist.destroy_process_group(self.group)
+        # Give freed memory back: the next one starts like this one did, and four workers fit.
+        LIBC.malloc_trim(0)
+        return {name: (value - self.stats[name]) / steps for name, value in stats.items()}
 
 
 def timed_steps(seconds: float, wanted: int, left: float, group: dist.ProcessGroup) -> int:
@@ -64,37 +123,6 @@ def timed_steps(seconds: float, wanted: int, left: float, group: dist.ProcessGro
     agreed = torch.tensor([count - count % 2])
     dist.broadcast(agreed, 0, group)
     return int(agreed)
-
-
-def take_turn(
-    name: str, base: nn.Module, batches: list[Batch], args: argparse.Namespace, left: float
-) -> dict[str, Any]:
-    """This worker's figures of one turn; raises what the contender raises."""
-    group = dist.new_group(timeout=TURN_TIMEOUT)
-    contender = CONTENDERS[name](copy.deepcopy(base), group, args.rank)
-    begin = time.perf_counter()
-    for number in range(contender.warm_up):
-        last = one_step(contender, batches[number % len(batches)], group)
-    left -= time.perf_counter() - begin
-    count = timed_steps(sum(last), args.turn, left, group)
-    dist.barrier(group)
-    stats, wire = stats_of(contender), bytes_on_wire()
-    steps = [one_step(contender, batches[number % len(batches)], group) for number in range(count)]
-    dist.barrier(group)
-    wire = bytes_on_wire() - wire
-    figures = {name: value - stats[name] for name, value in stats_of(contender).items()}
-    memory = resident_bytes()
-    # What is left of a turn must not use memory or time in the next: the Reducer's hooks hang on
-    # parameters that nobody else has, so they go with the copy.
-    del contender
-    gc.collect()
-    dist.destroy_process_group(group)
-    return {
-        "steps": steps,
-        "wire_bytes": wire / count,
-        "stats": {name: value / count for name, value in figures.items()},
-        "memory": memory,
-    }
 
 
 def merged(turns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -112,10 +140,6 @@ def merged(turns: list[dict[str, Any]]) -> dict[str, Any]:
             for index, name in enumerate(("forward", "backward", "optimizer"))
         },
         "wire_bytes": mean([turn["wire_bytes"] for turn in turns]),
-        "stats": {
-            name: mean([turn["stats"][name] for turn in turns]) for name in turns[0]["stats"]
-        },
-        "memory": max(turn["memory"] for turn in turns),
     }
 
 
@@ -131,9 +155,12 @@ class Race:
         self.base = make_model(args.model)
         self.batches = make_batches(args.model, args.batch, self.worker)
         self.cost: dict[str, float] = {}  # seconds of a contender's last turn
+        self.kept: dict[str, Entrant] = {}
+        self.begin_of_turn = self.begin
         self.result: dict[str, Any] = {
             "parameters": sum(p.numel() for p in self.base.parameters()),
             "turns": {name: [] for name in args.contenders},
+            "stats": {name: [] for name in args.contenders},  # of each time that it has left
             "errors": {},
         }
 
@@ -142,7 +169,7 @@ class Race:
 
     def run(self) -> None:
         # Whoever came first would pay for what the process does once.
-        warm_up = Contender(copy.deepcopy(self.base))
+        warm_up = Contender(copy_of(self.base))
         for batch in self.batches[:2]:
             warm_up.step(batch)
         del warm_up
@@ -154,6 +181,9 @@ class Race:
                 if name in chosen:
                     self.write(running=name)
                     self.turn(name, f"round {number + 1} of {rounds}")
+        for name in self.args.contenders:
+            if name in self.kept and name not in self.result["errors"]:
+                self.add_stats(name, self.gathered(self.kept.pop(name).leave()))
         self.write(running=None)
 
     def affordable(self) -> list[str]:
@@ -170,30 +200,49 @@ class Race:
         return agreed[0]
 
     def turn(self, name: str, label: str) -> None:
-        begin = time.monotonic()
         error, figures = None, None
+        self.begin_of_turn = time.monotonic()
         try:
-            figures = take_turn(name, self.base, self.batches, self.args, self.left())
+            figures = self.figures_of_turn(name)
         except Exception as caught:  # whatever a peer raises is a result, too
             error = f"{type(caught).__name__}: {str(caught).splitlines()[0]}"
-        gc.collect()
-        # Give freed memory back: the next contender starts like this one did, and four workers fit.
-        ctypes.CDLL(None).malloc_trim(0)
-        gathered: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(gathered, (error, figures), self.control)
-        self.cost[name] = time.monotonic() - begin
-        errors = [error for error, _ in gathered if error]
+        everyone = self.gathered((error, figures))
+        self.cost[name] = time.monotonic() - self.begin_of_turn
+        errors = [error for error, _ in everyone if error]
         if errors:
             # All of them: a timeout on one worker comes from what happened on another.
             text = "; ".join(dict.fromkeys(errors))
             self.result["errors"][name] = text
         else:
-            turn = merged([figures for _, figures in gathered])
+            turns = [figures for _, figures in everyone]
+            turn = merged(turns)
             self.result["turns"][name].append(turn)
+            if not self.args.keep:
+                self.add_stats(name, [turn["stats"] for turn in turns])
             text = f"{statistics.median(turn['seconds']):8.3f} s x {len(turn['seconds'])}"
         if self.worker == 0:
             spent = self.args.budget - self.left()
             print(f"  {label}  {spent:5.0f} s  {name:20} {text}", file=sys.stderr, flush=True)
+
+    def figures_of_turn(self, name: str) -> dict[str, Any]:
+        entrant = self.kept.get(name) or Entrant(name, self.base, self.batches, self.args)
+        if self.args.keep:
+            self.kept[name] = entrant
+            self.begin_of_turn = time.monotonic()  # the next turn will need no warm-up
+        figures = entrant.take_turn(self.args.turn, self.left())
+        if not self.args.keep:
+            figures["stats"] = entrant.leave()
+        return figures
+
+    def gathered(self, mine: Any) -> list[Any]:
+        everyone: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everyone, mine, self.control)
+        return everyone
+
+    def add_stats(self, name: str, everyone: list[dict[str, float]]) -> None:
+        self.result["stats"][name].append(
+            {key: statistics.fmean(stats[key] for stats in everyone) for key in everyone[0]}
+        )
 
     def write(self, running: str | None) -> None:
         if self.worker == 0:
@@ -210,10 +259,12 @@ def main() -> None:
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--turn", type=int, required=True)
+    parser.add_argument("--keep", action="store_true", help="contenders stay from turn to turn")
     parser.add_argument("--budget", type=float, required=True)
     parser.add_argument("--contenders", type=lambda text: text.split(","), required=True)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
+    keep_freed_memory()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     dist.init_process_group("gloo", timeout=TURN_TIMEOUT)
     race = Race(args)
