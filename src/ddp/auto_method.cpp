@@ -139,10 +139,15 @@ void AutoMethod::tell(const Decision& decision, const planner::Profile& profile)
   told_ = decision.methods;
 }
 
+// With all that is saved of it: the states of the workers must not differ.
 void AutoMethod::take_from_first_worker(const Contest& contest) {
   std::string text;
-  if (group_->getRank() == 0) text = to_json(contest).dump();
-  contest_ = planner::contest_from_json(nlohmann::json::parse(from_first_worker(text)));
+  if (group_->getRank() == 0) {
+    text = nlohmann::json{{"contest", to_json(contest)}, {"other_seconds", other_seconds_}}.dump();
+  }
+  const auto taken = nlohmann::json::parse(from_first_worker(text));
+  contest_ = planner::contest_from_json(taken.at("contest"));
+  other_seconds_ = taken.at("other_seconds");
 }
 
 Verdict AutoMethod::verdict_of_first_worker() const {

@@ -16,6 +16,7 @@ constexpr int kSteps = 40;
 struct Record {
   Methods plan;
   Methods resumed_plan;
+  State state;
 };
 
 // Nothing is computed here, so all that a step takes is communication: there is something to gain.
@@ -27,7 +28,8 @@ std::vector<Record> trained(const Options& options) {
     }
     DistributedDataParallel resumed(GradientFeeder(kModel), group, options);
     resumed.load_state(ddp.state());
-    return Record{.plan = ddp.stats().plan, .resumed_plan = resumed.stats().plan};
+    return Record{
+        .plan = ddp.stats().plan, .resumed_plan = resumed.stats().plan, .state = ddp.state()};
   });
 }
 
@@ -35,6 +37,14 @@ TEST(Auto, DecidesAlikeOnAllWorkersAndIsResumed) {
   const std::vector<Record> records = trained({.method = "auto", .rank = 2});
   EXPECT_EQ(records[0].plan, records[1].plan);
   for (const Record& record : records) EXPECT_EQ(record.plan, record.resumed_plan);
+  EXPECT_NE(records[0].state.at("worker0/auto").toStringRef(), "");  // something was decided
+}
+
+TEST(Auto, LeavesStatesThatBelongTogether) {
+  const std::vector<Record> records = trained({.method = "auto", .rank = 2});
+  StateMerger merger;
+  for (const Record& record : records) merger.add(record.state);
+  EXPECT_EQ(merger.merged().at("merged/auto"), records[0].state.at("worker0/auto"));
 }
 
 TEST(Auto, TakesNothingButItsCandidates) {
