@@ -140,8 +140,7 @@ std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& buck
   // Where an exchange of this bucket takes uncompressed parameters along, they need none of their
   // own.
   for (size_t carrier = 1; carrier < groups.size() && !sparse; ++carrier) {
-    if (!groups[carrier].empty() && plan_.carriers[carrier]->carries_uncompressed() &&
-        groups[carrier].front().memory.scalar_type() != at::kDouble) {
+    if (!groups[carrier].empty() && plan_.carriers[carrier]->carries_uncompressed()) {
       std::move(groups[0].begin(), groups[0].end(), std::back_inserter(groups[carrier]));
       groups[0].clear();
     }
@@ -199,11 +198,17 @@ std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots
 std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joined) {
   const at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
-  // The Reducer launches the buckets of a step in ascending order, so one that does not ascend
-  // begins the next step. Neither "the last bucket" nor the autograd graph would do: the last may
-  // be left out (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
-  if (last_bucket_ == kNone || bucket.getIndex() <= last_bucket_) begin_step(has_joined);
+  // The Reducer launches the buckets of a step in ascending order and completes them when all are
+  // launched, so one that does not ascend, or comes after completed ones, begins the next step.
+  // (Those of a worker that has run out of data are completed one by one, and all of them come.)
+  // Neither "the last bucket" nor the autograd graph would do: the last may be left out
+  // (skip_all_reduce_unused_params), and a checkpointed segment is a graph of its own.
+  const bool after_completed = !has_joined && under_way_ == 0;
+  if (last_bucket_ == kNone || bucket.getIndex() <= last_bucket_ || after_completed) {
+    begin_step(has_joined);
+  }
   last_bucket_ = bucket.getIndex();
+  ++under_way_;  // before anything is encoded: from there on a failure leaves the step incomplete
   if (is_recording_) recorder_.bucket_is_ready(bucket.getBufferRef());
   std::vector<std::vector<Slot>> groups = slots_by_carrier(bucket);
   auto passage = std::make_unique<Passage>();
@@ -214,7 +219,6 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joi
     if (groups[carrier].empty()) continue;
     passage->legs.push_back(start_leg(carrier, std::move(groups[carrier])));
   }
-  ++under_way_;
   if (is_recording_) recorder_.bucket_is_launched();
   return passage;
 }
@@ -265,6 +269,7 @@ void Pipeline::count_plain(bool begins_step, const at::Tensor& buffer) {
   if (begins_step) {
     ++stats_.steps;
     recorder_.begin_step();
+    count_plain_by_kind();
   }
   recorder_.bucket_is_ready(buffer);
   const int64_t bytes = wire_bytes(buffer);
@@ -274,6 +279,17 @@ void Pipeline::count_plain(bool begins_step, const at::Tensor& buffer) {
   stats_.payload_bytes += bytes;
   stats_.sent_bytes += std::llround(static_cast<double>(bytes) * multiplier);
   stats_.dense_bytes += std::llround(static_cast<double>(dense) * multiplier);
+}
+
+// Of the whole step: a bucket does not say whose gradients are in it.
+void Pipeline::count_plain_by_kind() {
+  for (const Parameter& parameter : parameters_) {
+    const int64_t numbers = parameter.tensor.numel() * (parameter.tensor.is_complex() ? 2 : 1);
+    KindStats& kind = stats_.by_kind[static_cast<size_t>(parameter.kind())];
+    kind.gradient_bytes += numbers * static_cast<int64_t>(sizeof(float));
+    kind.payload_bytes +=
+        parameter.tensor.numel() * static_cast<int64_t>(parameter.tensor.element_size());
+  }
 }
 
 Stats Pipeline::stats() const {

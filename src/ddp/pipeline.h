@@ -88,6 +88,7 @@ class Pipeline {
   void wait_for(Leg& leg);
   void divide_by_active(Passage& passage) const;
   void count(const Leg& leg);
+  void count_plain_by_kind();
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<Parameter> parameters_;

@@ -170,9 +170,7 @@ class GatheredExchange final : public Exchange {
     }
   }
 
-  // After an overflow the records are not looked at but what was expected is raised to this many
-  // bytes in all: it has to be done before the last round, because a worker that has run out of
-  // inputs takes part in the rounds and then neither sees what the last one brought nor decodes.
+  // After an overflow: what was expected is raised to this many bytes in all.
   void expect(size_t bytes) {
     size_t expected = 0;
     for (size_t i = 0; i < slots_.size(); ++i) expected += state(i).expected_bytes;

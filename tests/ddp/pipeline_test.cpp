@@ -72,6 +72,22 @@ TEST(Pipeline, ForgetsWhatWasLeftOverWhenAStateIsLoaded) {
   });
 }
 
+TEST(Pipeline, HasNoStateAfterAStepThatFailed) {
+  run_world<bool>(1, [](const Group& group) {
+    OneParameter model(group, {.method = "topk"});
+    const at::Tensor gradient = at::randn({40, 30});
+    model.step(gradient);
+    const at::Tensor stranger = at::zeros({40, 30});
+    c10d::GradBucket bucket(0, 1, gradient.flatten(), {0}, {1200}, {stranger.sizes()}, {stranger},
+                            {});
+    EXPECT_ANY_THROW(model.pipeline().launch(bucket, /*has_joined=*/false));
+    EXPECT_THROW(model.pipeline().state(), std::runtime_error);
+    model.step(gradient);
+    EXPECT_NO_THROW(model.pipeline().state());
+    return true;
+  });
+}
+
 // As an exception in backward leaves them, which the training catches on every worker.
 TEST(Pipeline, GoesOnAfterMessagesThatNobodyHasWaitedFor) {
   const auto results = run_world<at::Tensor>(2, [](const Group& group) {

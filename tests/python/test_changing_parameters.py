@@ -66,6 +66,37 @@ def test_a_step_that_leaves_buckets_out_is_a_step():
         assert same(first[variant][1], second[variant][1]), variant
 
 
+class Fork(nn.Module):
+    """Nothing in common between the two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.left = nn.Linear(40, 30)
+        self.right = nn.Linear(40, 30)
+
+    def forward(self, x: torch.Tensor, left: bool) -> torch.Tensor:
+        return self.left(x) if left else self.right(x)
+
+
+def one_way_and_the_other(worker: int) -> dict[str, int]:
+    outcome = {}
+    # Without a hook nothing tells where a step ends whose buckets are not those of the next.
+    for variant in (name for name in VARIANTS if name != "allreduce"):
+        options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True}
+        ddp, gw = attached(Fork(), variant, bucket_cap_mb=1e-6, **options)
+        for step in range(6):
+            # The buckets of the left come after those of the right, as in one and the same step.
+            ddp(torch.ones(5, 40), left=step % 2 == 1).square().mean().backward()
+        outcome[variant] = gw.stats()["steps"]
+    return outcome
+
+
+def test_steps_that_have_no_bucket_in_common_are_steps():
+    for outcome in run_world(2, one_way_and_the_other):
+        assert set(outcome.values()) == {6}, outcome
+
+
 def freeze_and_unfreeze(worker: int) -> dict:
     outcome = {}
     for variant in VARIANTS:
