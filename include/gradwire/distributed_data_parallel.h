@@ -17,7 +17,7 @@ namespace gradwire {
 
 struct DataParallelOptions {
   bool find_unused_parameters = false;  // some parameters get no gradient in some steps
-  bool broadcast_buffers = true;        // from worker 0, before every forward
+  bool broadcast_buffers = true;        // from worker 0, before the forward of every step
   bool gradient_as_bucket_view = false;
   double bucket_cap_mb = 25;
   double first_bucket_cap_mb = 1;

@@ -95,19 +95,15 @@ def attach(
     group = _group_of(ddp, process_group)
     try:
         _refuse_misuse(ddp)
+        if process_group is not None:
+            _checked(process_group, dist.ProcessGroup, "process_group")
         skipped = _patterns(skip)
         request = _core.Request(
             method=_checked(method, str, "method"),
             options={name: _option(name, value) for name, value in options.items()},
             start_after=_checked(start_after, int, "start_after"),
             skip=skipped,
-            per_parameter=[
-                (
-                    _checked(pattern, str, "a pattern in per_parameter"),
-                    {name: _option(name, value) for name, value in entry.items()},
-                )
-                for pattern, entry in (per_parameter or {}).items()
-            ],
+            per_parameter=_overrides(per_parameter),
             handshake_timeout=_seconds(handshake_timeout),
             loss_scale=_loss_scale_of(grad_scaler),
         )
@@ -162,7 +158,7 @@ def _before_forward(ddp: DistributedDataParallel, _: Any) -> None:
 
 
 def _group_of(ddp: Any, process_group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
-    if process_group is not None:
+    if isinstance(process_group, dist.ProcessGroup):
         return process_group
     own = getattr(ddp, "process_group", None)
     if isinstance(own, dist.ProcessGroup):
@@ -251,6 +247,18 @@ def _patterns(skip: Iterable[str] | None) -> list[str]:
     if isinstance(skip, str):
         raise ValueError(f"skip must be a list of patterns; got the string {skip!r}")
     return [_checked(pattern, str, "a pattern in skip") for pattern in skip]
+
+
+def _overrides(
+    per_parameter: Mapping[str, Mapping[str, OptionValue]] | None,
+) -> list[tuple[str, dict[str, OptionValue]]]:
+    entries = _checked({} if per_parameter is None else per_parameter, Mapping, "per_parameter")
+    overrides = []
+    for pattern, entry in entries.items():
+        _checked(pattern, str, "a pattern in per_parameter")
+        _checked(entry, Mapping, f"per_parameter[{pattern!r}]")
+        overrides.append((pattern, {name: _option(name, value) for name, value in entry.items()}))
+    return overrides
 
 
 def _refuse_misuse(ddp: Any) -> None:

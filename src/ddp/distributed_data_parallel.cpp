@@ -22,9 +22,6 @@ std::vector<NamedParameter> trainable_parameters(const torch::nn::Module& module
     if (parameter.value().requires_grad())
       trainable.push_back({parameter.key(), parameter.value()});
   }
-  if (trainable.empty()) {
-    throw std::invalid_argument("DistributedDataParallel: the module has no parameter to train");
-  }
   return trainable;
 }
 
@@ -77,6 +74,11 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
                                    const Request& request, const DataParallelOptions& options)
     : module_(std::move(module)), group_(std::move(group)), options_(options) {
   std::vector<NamedParameter> parameters = trainable_parameters(*module_);
+  if (parameters.empty()) {
+    const std::string reason = "DistributedDataParallel: the module has no parameter to train";
+    Attachment::announce_failure(group_, reason);
+    throw std::invalid_argument(reason);
+  }
   mark_sparse(*module_, parameters);
   std::vector<at::Tensor> tensors;
   for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);

@@ -127,6 +127,7 @@ void Handshake::wait_for_all(std::chrono::milliseconds timeout) {
     std::ostringstream text;
     text << "gradwire.attach waited " << std::chrono::duration<double>(timeout).count() << " s for "
          << joined(missing) << ", in vain";
+    post(kFailed + text.str());  // for those that come later
     throw PeerError(text.str());
   }
 }

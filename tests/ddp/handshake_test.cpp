@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "gradient_feeder.h"
@@ -127,6 +128,33 @@ TEST(Handshake, NamesTheWorkerThatNeverCame) {
     EXPECT_NE(messages[worker].find("0.5"), std::string::npos) << messages[worker];
     EXPECT_NE(messages[worker].find("for worker 1,"), std::string::npos) << messages[worker];
   }
+}
+
+TEST(Handshake, TellsALateWorkerThatTheOthersHaveGivenUp) {
+  std::promise<void> given_up;
+  const auto messages = attach_errors(2, [&](const Group& group) {
+    if (group->getRank() == 1) given_up.get_future().wait();
+    try {
+      DistributedDataParallel ddp(GradientFeeder(Shapes{{4}}), group,
+                                  {.handshake_timeout = std::chrono::milliseconds(300)});
+    } catch (const PeerError&) {
+      if (group->getRank() == 0) given_up.set_value();
+      throw;
+    }
+  });
+  EXPECT_NE(messages[0].find("for worker 1, in vain"), std::string::npos) << messages[0];
+  EXPECT_NE(messages[1].find("failed on worker 0"), std::string::npos) << messages[1];
+}
+
+TEST(Handshake, TellsTheOthersThatAModelHasNothingToTrain) {
+  const auto messages = attach_errors(2, [](const Group& group) {
+    GradientFeeder model(Shapes{{4}});
+    if (group->getRank() == 1) {
+      for (at::Tensor& parameter : model->parameters()) parameter.set_requires_grad(false);
+    }
+    DistributedDataParallel ddp(model, group);
+  });
+  expect_all_contain(messages, {"no parameter to train"});
 }
 
 TEST(Handshake, LetsTwoModelsInOneWorldAgreeEachForItself) {

@@ -3,6 +3,7 @@
 import copy
 import logging
 import pickle
+import re
 import time
 from datetime import timedelta
 
@@ -14,7 +15,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _MixedPrecision
-from training import batch, small_net
+from training import batch, same, small_net
 from worlds import RaisedError, run_world, run_world_with_errors
 
 
@@ -28,49 +29,59 @@ def train(ddp: nn.Module, worker: int, steps: int) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in ddp.parameters()]
 
 
-def train_with(worker: int, method: str, cap: float, options: dict) -> list[torch.Tensor]:
-    ddp = DistributedDataParallel(small_net(), bucket_cap_mb=cap)
-    if method != "stock":
-        gradwire.attach(ddp, method, **options)
-    return train(ddp, worker, steps=8)
+STOCK = "stock DDP"
+
+
+def weights_by_method(worker: int, methods: list[str], cap: float) -> dict[str, list[torch.Tensor]]:
+    weights = {}
+    for method in methods:
+        ddp = DistributedDataParallel(small_net(), bucket_cap_mb=cap)
+        if method != STOCK:
+            gradwire.attach(ddp, method)
+        weights[method] = train(ddp, worker, steps=8)
+    return weights
 
 
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("cap", [0.01, 25])
 def test_allreduce_equals_stock_ddp_bit_for_bit(workers, cap):
-    ours = run_world(workers, train_with, "allreduce", cap, {})
-    stock = run_world(workers, train_with, "stock", cap, {})
-    for worker in range(workers):
-        for a, b in zip(ours[worker], stock[worker], strict=True):
-            assert torch.equal(a, b)
+    for weights in run_world(workers, weights_by_method, ["allreduce", STOCK], cap):
+        assert same(weights["allreduce"], weights[STOCK])
 
 
-@pytest.mark.parametrize("method", list(gradwire.methods()))
 @pytest.mark.parametrize("workers", [1, 3, 4])
 @pytest.mark.parametrize("cap", [0.01, 25])
-def test_all_workers_have_the_same_weights(method, workers, cap):
-    weights = run_world(workers, train_with, method, cap, {})
-    for other in weights[1:]:
-        for a, b in zip(weights[0], other, strict=True):
-            assert torch.equal(a, b)
+def test_all_workers_have_the_same_weights(workers, cap):
+    first, *others = run_world(workers, weights_by_method, list(gradwire.methods()), cap)
+    for method, weights in first.items():
+        for other in others:
+            assert same(other[method], weights), method
 
 
-def loss_after_training(worker: int, method: str) -> tuple[float, dict]:
-    ddp = DistributedDataParallel(small_net())
-    gw = gradwire.attach(ddp, method)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
-    for _ in range(60):
-        x, y = batch(worker, 0)
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(ddp(x), y)
-        loss.backward()
-        optimizer.step()
-    return loss.item(), gw.stats()
+def losses_after_training(worker: int) -> dict[str, tuple[float, dict]]:
+    outcome = {}
+    for method in gradwire.methods():
+        ddp = DistributedDataParallel(small_net())
+        gw = gradwire.attach(ddp, method)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
+        for _ in range(60):
+            x, y = batch(worker, 0)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(ddp(x), y)
+            loss.backward()
+            optimizer.step()
+        outcome[method] = loss.item(), gw.stats()
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return run_world(2, losses_after_training)
 
 
 @pytest.mark.parametrize("method", list(gradwire.methods()))
-def test_it_learns_and_reports(method):
-    for loss, stats in run_world(2, loss_after_training, method):
+def test_it_learns_and_reports(method, trained):
+    for loss, stats in (outcome[method] for outcome in trained):
         assert loss < 0.7
         assert stats["steps"] == 60
         assert stats["method"] == method
@@ -178,6 +189,19 @@ def test_a_copy_is_not_attached_and_may_be(kind, method):
     run_world(2, copy_attached, kind, method)
 
 
+def kinds_of_bf16_model(worker: int) -> dict[str, float]:
+    ddp = DistributedDataParallel(nn.Linear(8, 8).to(torch.bfloat16))
+    gw = gradwire.attach(ddp, "allreduce")
+    ddp(torch.ones(2, 8, dtype=torch.bfloat16)).sum().backward()
+    stats = gw.stats()
+    return {"all": stats["code_ratio"], **stats["code_ratio_by_kind"]}
+
+
+def test_plain_steps_count_by_kind_too():
+    # Half the bytes of fp32; there is no convolution.
+    assert run_world(2, kinds_of_bf16_model) == [{"all": 2, "conv": 1, "dense": 2, "other": 2}] * 2
+
+
 def timeouts_of_further_groups(worker: int) -> set[timedelta]:
     given = dist.new_group([0, 1], timeout=timedelta(seconds=17))
     known = set(dist.distributed_c10d._world.pg_map)
@@ -215,6 +239,16 @@ def wrong_timeout(worker: int, who: list[int]) -> None:
     gradwire.attach(ddp, "acpsgd", handshake_timeout=float("inf") if worker in who else 20)
 
 
+def wrong_group(worker: int, who: list[int]) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "acpsgd", process_group="world" if worker in who else None)
+
+
+def wrong_override(worker: int, who: list[int]) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 4))
+    gradwire.attach(ddp, "acpsgd", per_parameter={"*": 8 if worker in who else {"rank": 8}})
+
+
 @pytest.mark.parametrize(
     ("work", "text"),
     [
@@ -222,6 +256,8 @@ def wrong_timeout(worker: int, who: list[int]) -> None:
         (wrong_option, '[acpsgd] has no option "rnk"; its options are: rank'),
         (wrong_value, "rank must be a number, a string, True or False; got [4]"),
         (wrong_timeout, "handshake_timeout must be a number of seconds above 0 and below 1e9"),
+        (wrong_group, "process_group must be of type ProcessGroup; got 'world'"),
+        (wrong_override, "per_parameter['*'] must be of type Mapping; got 8"),
     ],
 )
 @pytest.mark.parametrize("who", [[0, 1, 2], [1], [0]])
@@ -239,16 +275,16 @@ def test_a_mistake_raises_on_every_worker(work, text, who):
             assert f"failed on worker {who[0]}" in outcome.message
 
 
-def attach_with_timeout(worker: int, seconds: object) -> None:
-    ddp = DistributedDataParallel(nn.Linear(4, 4))
-    gradwire.attach(ddp, "allreduce", handshake_timeout=seconds)
+def attach_with_timeouts(worker: int) -> None:
+    for seconds in (float("nan"), 0, -1.0, 1e9, 10**400, True, "10"):
+        ddp = DistributedDataParallel(nn.Linear(4, 4))
+        rule = f"a number of seconds above 0 and below 1e9; got {seconds!r}"
+        with pytest.raises(ValueError, match=re.escape(rule)):
+            gradwire.attach(ddp, "allreduce", handshake_timeout=seconds)
 
 
-@pytest.mark.parametrize("seconds", [float("nan"), 0, -1.0, 1e9, 10**400, True, "10"])
-def test_a_handshake_timeout_is_a_number_of_seconds(seconds):
-    (outcome,) = run_world_with_errors(1, attach_with_timeout, seconds)
-    assert outcome.kind == "ValueError"
-    assert f"a number of seconds above 0 and below 1e9; got {seconds!r}" in outcome.message
+def test_a_handshake_timeout_is_a_number_of_seconds():
+    run_world(1, attach_with_timeouts)
 
 
 def disagree(worker: int) -> None:
