@@ -16,6 +16,7 @@
 
 #include "methods/factor_sum.h"
 #include "methods/low_rank.h"
+#include "methods/overhead.h"
 #include "methods/registry.h"
 #include "methods/zero_gradient.h"
 
@@ -69,6 +70,7 @@ class AcpsgdExchange final : public Exchange {
   std::vector<int64_t> payload_bytes() const override {
     std::vector<int64_t> bytes;
     for (const Part& part : parts_) bytes.push_back(FactorSum::bytes(part.length, bf16_));
+    share_overhead(sum_->padding_bytes(), bytes);
     return bytes;
   }
 

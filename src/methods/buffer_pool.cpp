@@ -5,6 +5,8 @@
 namespace gradwire {
 namespace {
 
+constexpr int64_t kRoom = 64;  // bytes
+
 bool is_free(const at::Tensor& buffer) { return buffer.storage().use_count() == 1; }
 
 }  // namespace
@@ -15,7 +17,7 @@ at::Tensor BufferPool::take(int64_t elements, const at::TensorOptions& options) 
   const std::lock_guard lock(mutex_);
   const auto fits = [&](const at::Tensor& buffer) {
     // One that is far too large is left to those who need it.
-    return is_free(buffer) && buffer.numel() >= bytes && buffer.numel() / 2 <= bytes;
+    return is_free(buffer) && buffer.numel() >= bytes && buffer.numel() <= 2 * bytes + kRoom;
   };
   auto found = std::ranges::find_if(buffers_, fits);
   if (found == buffers_.end()) {
@@ -24,7 +26,7 @@ at::Tensor BufferPool::take(int64_t elements, const at::TensorOptions& options) 
     const auto spare = std::ranges::find_if(buffers_, is_free);
     if (spare != buffers_.end()) buffers_.erase(spare);
     // A little larger, because payloads of variable size vary a little.
-    buffers_.push_back(at::empty({bytes + bytes / 16 + 64}, at::kByte));
+    buffers_.push_back(at::empty({bytes + bytes / 16 + kRoom}, at::kByte));
     found = buffers_.end() - 1;
   }
   return found->narrow(0, 0, bytes).view(c10::typeMetaToScalarType(options.dtype()));

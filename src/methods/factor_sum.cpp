@@ -17,12 +17,12 @@ FactorSum::FactorSum(int64_t length, const at::TensorOptions& options, const Ste
 
 Round FactorSum::start() {
   if (!bf16_) return {Collective::all_reduce_sum, values_, values_};
-  const int64_t slice = (values_.numel() + workers_ - 1) / workers_;
+  const int64_t padded = workers_ * slice_length();
   const auto options = values_.options().dtype(at::kBFloat16);
-  const at::Tensor rounded = buffers_.take(workers_ * slice, options);
+  const at::Tensor rounded = buffers_.take(padded, options);
   rounded.narrow(0, 0, values_.numel()).copy_(values_);
   rounded.narrow(0, values_.numel(), rounded.numel() - values_.numel()).zero_();
-  slices_ = buffers_.take(workers_ * slice, options);
+  slices_ = buffers_.take(padded, options);
   return {Collective::all_to_all, as_bytes(rounded), as_bytes(slices_)};
 }
 

@@ -25,8 +25,14 @@ class FactorSum {
   static int rounds(bool bf16) { return bf16 ? 2 : 1; }
   // What `length` numbers take up in the payload.
   static int64_t bytes(int64_t length, bool bf16) { return length * (bf16 ? 2 : 4); }
+  // What the payload has beyond that: slices are of one length.
+  int64_t padding_bytes() const {
+    return bf16_ ? bytes(workers_ * slice_length() - values_.numel(), bf16_) : 0;
+  }
 
  private:
+  int64_t slice_length() const { return (values_.numel() + workers_ - 1) / workers_; }
+
   at::Tensor values_;
   int workers_;
   bool bf16_;

@@ -17,6 +17,7 @@
 
 #include "methods/factor_sum.h"
 #include "methods/low_rank.h"
+#include "methods/overhead.h"
 #include "methods/registry.h"
 #include "methods/zero_gradient.h"
 
@@ -91,6 +92,7 @@ class PowersgdExchange final : public Exchange {
       const int64_t q_length = part.state == nullptr ? 0 : part.state->columns * part.state->rank;
       bytes.push_back(FactorSum::bytes(part.p_length + q_length, bf16_));
     }
+    share_overhead(p_sum_->padding_bytes() + q_sum_->padding_bytes(), bytes);
     return bytes;
   }
 

@@ -12,7 +12,8 @@ namespace {
 // AdaComp for all workers, bin by bin.
 class AdaCompReference {
  public:
-  AdaCompReference(int workers, const Shapes& shapes, int64_t bin_conv, int64_t bin_dense, bool feedback)
+  AdaCompReference(int workers, const Shapes& shapes, int64_t bin_conv, int64_t bin_dense,
+                   bool feedback)
       : bin_conv_(bin_conv), bin_dense_(bin_dense), feedback_(feedback), errors_(workers) {
     for (Tensors& of_worker : errors_) {
       for (const auto& shape : shapes) of_worker.push_back(at::zeros(shape));

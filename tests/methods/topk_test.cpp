@@ -13,7 +13,8 @@ namespace {
 // Top-k SGD for all workers, by sorting.
 class TopkReference {
  public:
-  TopkReference(int workers, const Shapes& shapes, double density, at::ScalarType type, bool feedback)
+  TopkReference(int workers, const Shapes& shapes, double density, at::ScalarType type,
+                bool feedback)
       : density_(density), type_(type), feedback_(feedback), errors_(workers) {
     for (Tensors& of_worker : errors_) {
       for (const auto& shape : shapes) of_worker.push_back(at::zeros(shape));
