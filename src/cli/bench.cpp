@@ -109,7 +109,8 @@ json figures_of(const bench::Sample& sample, double bytes, double stream_seconds
 }
 
 // Rows for every phase and number of threads.
-void report(const MethodRun& method, const Limits& limits, const BenchOptions& settings, json& rows) {
+void report(const MethodRun& method, const Limits& limits, const BenchOptions& settings,
+            json& rows) {
   const Subject& subject = method.subject();
   const double elements = static_cast<double>(c10::multiply_integers(subject.shape));
   const bool gathers =

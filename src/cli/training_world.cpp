@@ -94,6 +94,9 @@ void TrainingWorld::run(const Body& body) const {
   if (settings.resume && settings.checkpoint.empty()) {
     throw std::invalid_argument("--resume needs --checkpoint DIR");
   }
+  if (!link.empty() && as_threads) {
+    throw std::invalid_argument("--link is for worker processes; learners are threads of one");
+  }
   if (!as_threads && !was_launched()) {
     // Mistakes in these are said once, by this process.
     require_writable(json_file);

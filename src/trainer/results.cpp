@@ -24,9 +24,37 @@ json ratios_by_kind(const std::array<KindStats, 3>& counts,
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// The counts among the figures, all that can be added up.
+json counts_of(const Stats& stats) {
+  json by_kind = json::array();
+  for (const KindStats& kind : stats.by_kind) {
+    by_kind.push_back({kind.gradient_bytes, kind.payload_bytes});
+  }
+  return {{"gradient_bytes", stats.gradient_bytes}, {"payload_bytes", stats.payload_bytes},
+          {"sent_bytes", stats.sent_bytes},         {"dense_bytes", stats.dense_bytes},
+          {"encode_seconds", stats.encode_seconds}, {"decode_seconds", stats.decode_seconds},
+          {"wait_seconds", stats.wait_seconds},     {"by_kind", by_kind}};
+}
+
+Stats stats_with(const json& counts) {
+  Stats stats;
+  counts.at("gradient_bytes").get_to(stats.gradient_bytes);
+  counts.at("payload_bytes").get_to(stats.payload_bytes);
+  counts.at("sent_bytes").get_to(stats.sent_bytes);
+  counts.at("dense_bytes").get_to(stats.dense_bytes);
+  counts.at("encode_seconds").get_to(stats.encode_seconds);
+  counts.at("decode_seconds").get_to(stats.decode_seconds);
+  counts.at("wait_seconds").get_to(stats.wait_seconds);
+  for (size_t kind = 0; kind < stats.by_kind.size(); ++kind) {
+    stats.by_kind[kind] = {counts.at("by_kind").at(kind).at(0),
+                           counts.at("by_kind").at(kind).at(1)};
+  }
+  return stats;
 }
 
 json to_json(const OptionMap& options) {
@@ -86,10 +114,26 @@ double Results::epoch_loss() const {
   return steps_ == 0 ? 0 : loss_sum_ / static_cast<double>(steps_);
 }
 
-void Results::note_early(const Stats& stats) { early_ = ratios_by_kind(stats.by_kind, {}); }
+Stats Results::in_all(Stats stats) const {
+  stats.gradient_bytes += earlier_.gradient_bytes;
+  stats.payload_bytes += earlier_.payload_bytes;
+  stats.sent_bytes += earlier_.sent_bytes;
+  stats.dense_bytes += earlier_.dense_bytes;
+  stats.encode_seconds += earlier_.encode_seconds;
+  stats.decode_seconds += earlier_.decode_seconds;
+  stats.wait_seconds += earlier_.wait_seconds;
+  for (size_t kind = 0; kind < stats.by_kind.size(); ++kind) {
+    stats.by_kind[kind].gradient_bytes += earlier_.by_kind[kind].gradient_bytes;
+    stats.by_kind[kind].payload_bytes += earlier_.by_kind[kind].payload_bytes;
+  }
+  return stats;
+}
+
+void Results::note_early(const Stats& stats) { early_ = ratios_by_kind(in_all(stats).by_kind, {}); }
 
 EpochFigures Results::end_epoch(int64_t epoch, double train_loss, const Evaluation& test,
-                                const Stats& stats) {
+                                const Stats& counted) {
+  const Stats stats = in_all(counted);
   const StepFigures& parts = part_seconds_;
   const double seconds = parts.load + parts.forward + parts.backward + parts.optimizer;
   epochs_.push_back({{"epoch", epoch},
@@ -104,30 +148,25 @@ EpochFigures Results::end_epoch(int64_t epoch, double train_loss, const Evaluati
                        {"forward", parts.forward},
                        {"backward", parts.backward},
                        {"optimizer", parts.optimizer},
-                       {"encode", stats.encode_seconds - before_.encode},
-                       {"wait", stats.wait_seconds - before_.wait},
-                       {"decode", stats.decode_seconds - before_.decode}}}});
-  before_ = {.by_kind = stats.by_kind,
-             .encode = stats.encode_seconds,
-             .decode = stats.decode_seconds,
-             .wait = stats.wait_seconds};
+                       {"encode", stats.encode_seconds - before_.encode_seconds},
+                       {"wait", stats.wait_seconds - before_.wait_seconds},
+                       {"decode", stats.decode_seconds - before_.decode_seconds}}}});
+  before_ = stats;
   loss_sum_ = 0;
   steps_ = 0;
   part_seconds_ = {};
   return {.train_loss = train_loss, .seconds = seconds, .code_ratio = stats.code_ratio()};
 }
 
-// The counts of the method start anew in a resumed run, and so do the figures of an epoch that was
-// interrupted, but for its loss.
-json Results::saved() const {
-  return {{"epochs", epochs_},
-          {"early", early_},
-          {"step_seconds", step_seconds_},
-          {"loss_sum", loss_sum_},
-          {"steps", steps_}};
+// The figures of an epoch that was interrupted start anew in a resumed run, but for its loss.
+json Results::saved(const Stats& stats) const {
+  return {{"counts", counts_of(in_all(stats))}, {"epochs", epochs_},     {"early", early_},
+          {"step_seconds", step_seconds_},      {"loss_sum", loss_sum_}, {"steps", steps_}};
 }
 
 void Results::restore(const json& saved) {
+  earlier_ = stats_with(saved.at("counts"));
+  before_ = earlier_;
   epochs_ = saved.at("epochs");
   early_ = saved.at("early");
   step_seconds_ = saved.at("step_seconds").get<std::vector<double>>();
@@ -135,7 +174,8 @@ void Results::restore(const json& saved) {
   steps_ = saved.at("steps");
 }
 
-json Results::finished(const Stats& stats) const {
+json Results::finished(const Stats& counted) const {
+  const Stats stats = in_all(counted);
   json result = head_;
   result["steps"] = step_seconds_.size();
   result["epochs"] = epochs_;

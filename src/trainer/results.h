@@ -36,21 +36,19 @@ class Results {
   void add_step(const StepFigures& step);
   void note_early(const Stats& stats);
   EpochFigures end_epoch(int64_t epoch, double train_loss, const Evaluation& test,
-                         const Stats& stats);
+                         const Stats& counted);
 
   double last_loss() const { return last_loss_; }
   double epoch_loss() const;  // mean of the steps of this epoch so far
 
-  nlohmann::json saved() const;
+  nlohmann::json saved(const Stats& stats) const;
   void restore(const nlohmann::json& saved);
-  nlohmann::json finished(const Stats& stats) const;
+  nlohmann::json finished(const Stats& counted) const;
 
  private:
-  struct Counts {  // at the end of the last epoch
-    std::array<KindStats, 3> by_kind = {};
-    double encode = 0, decode = 0, wait = 0;
-  };
   void note_seconds(const StepFigures& step);
+  // With what was counted before the training was resumed.
+  Stats in_all(Stats stats) const;
 
   nlohmann::json head_;  // method, options, workers
   nlohmann::json epochs_ = nlohmann::json::array();
@@ -61,7 +59,8 @@ class Results {
   int64_t steps_ = 0;
   StepFigures part_seconds_;
   double last_loss_ = 0;
-  Counts before_;
+  Stats before_;   // at the end of the last epoch
+  Stats earlier_;  // before a resume: the counts of the method start anew then
 };
 
 }  // namespace gradwire::trainer

@@ -183,8 +183,9 @@ class Training {
 
   void save() {
     if (!folder_) return;
-    folder_->save({.step = step_, .progress = results_.saved(), .gradwire = ddp_.state()}, *model_,
-                  *optimizer_);
+    folder_->save(
+        {.step = step_, .progress = results_.saved(ddp_.stats()), .gradwire = ddp_.state()},
+        *model_, *optimizer_);
   }
 
   void resume() {
