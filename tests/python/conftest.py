@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 # They measure time, or look for what a lab has left behind: nothing else may run beside them.
-ALONE = {"test_auto", "test_lab", "test_probe", "test_profile", "test_race"}
+ALONE = {"test_lab", "test_link_use", "test_probe", "test_profile", "test_race"}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -30,6 +30,7 @@ def in_the_lab(folder: Path, rate: str, scenario: str) -> list[dict]:
     return [json.loads((folder / f"outcome{worker}.json").read_text()) for worker in range(2)]
 
 
+@pytest.mark.alone
 def test_a_slow_link_is_found_out_and_compressed_for(tmp_path):
     outcomes = in_the_lab(tmp_path, "40mbit", "slow_link")
     assert outcomes[0]["plan"] == outcomes[1]["plan"]
@@ -44,6 +45,7 @@ def test_a_slow_link_is_found_out_and_compressed_for(tmp_path):
     assert outcomes[1]["messages"] == []
 
 
+@pytest.mark.alone
 def test_it_changes_its_mind_when_the_link_does(tmp_path):
     outcomes = in_the_lab(tmp_path, "unlimited", "link_that_becomes_slow")
     assert outcomes[0]["plan"] == outcomes[1]["plan"]
@@ -52,6 +54,7 @@ def test_it_changes_its_mind_when_the_link_does(tmp_path):
         assert outcome["later"] != ["uncompressed"]
 
 
+@pytest.mark.alone
 def test_a_resumed_run_starts_with_the_saved_plan(tmp_path):
     for outcome in in_the_lab(tmp_path, "40mbit", "resumed"):
         assert outcome["at_once"] == outcome["saved"] != ["uncompressed"]
@@ -77,6 +80,7 @@ def beside_stock_ddp(worker: int) -> tuple[bool, list[str]]:
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_where_the_link_is_fast_it_is_stock_ddp_to_the_last_bit(workers):
     for equal, plan in run_world(workers, beside_stock_ddp):

@@ -121,9 +121,14 @@ def go_on_with_another_world(worker: int, saved: list[dict[str, bytes]]) -> dict
     return outcome
 
 
+@pytest.fixture(scope="module")
+def saved_by_four():
+    return run_world(4, until, 4)
+
+
 @pytest.mark.parametrize("workers", [3, 6])
-def test_world_size_may_change_and_the_mean_residual_stays(workers):
-    saved = run_world(4, until, 4)
+def test_world_size_may_change_and_the_mean_residual_stays(workers, saved_by_four):
+    saved = saved_by_four
     outcomes = run_world(workers, go_on_with_another_world, saved)
     for variant in VARIANTS:
         before = [residuals(loaded(files[variant])["gradwire"]) for files in saved]
@@ -187,6 +192,19 @@ def load_wrong(worker: int, kind: str) -> tuple[str, bool]:
     return "nothing was raised", False
 
 
+KINDS = ("method", "rank", "model", "worker", "workers")
+KINDS += ("missing", "shape", "damaged", "buckets", "type")
+
+
+def load_everything_wrong(worker: int) -> dict[str, tuple[str, bool]]:
+    return {kind: load_wrong(worker, kind) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def refusals():
+    return run_world(2, load_everything_wrong)
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
@@ -202,20 +220,19 @@ def load_wrong(worker: int, kind: str) -> tuple[str, bool]:
         ("type", "neither a tensor nor a number"),
     ],
 )
-def test_a_state_that_does_not_fit_is_refused(kind, text):
-    for message, unchanged in run_world(2, load_wrong, kind):
+def test_a_state_that_does_not_fit_is_refused(kind, text, refusals):
+    for message, unchanged in (outcome[kind] for outcome in refusals):
         assert text in message
         assert unchanged
 
 
 @pytest.mark.parametrize("how", ["twice", "missing", "another"])
-def test_merge_refuses_what_does_not_belong_together(how):
-    saved = run_world(2, until, 2)
-    states = [loaded(files["acpsgd"])["gradwire"] for files in saved]
+def test_merge_refuses_what_does_not_belong_together(how, saved_by_four):
+    states = [loaded(files["acpsgd"])["gradwire"] for files in saved_by_four]
     if how == "twice":
         states[1] = states[0]
     elif how == "missing":
-        states = states[:1]
+        states = states[:3]
     else:
         states[1]["worker1/steps"] += 1
     with pytest.raises(ValueError, match=r"gradwire\.merge"):

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from queue import Empty
 from typing import Any
 
 import torch
@@ -25,10 +26,13 @@ def free_port() -> int:
 def _worker(worker: int, workers: int, port: int, work: Callable, args: tuple, queue: Any) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=worker, world_size=workers, timeout=timedelta(seconds=60))
     try:
+        dist.init_process_group(
+            "gloo", rank=worker, world_size=workers, timeout=timedelta(seconds=60)
+        )
         outcome = work(worker, *args)
-    except Exception as error:  # the parent decides whether it was expected
+    # The parent decides whether it was expected. What pytest raises is no Exception.
+    except BaseException as error:
         outcome = RaisedError(type(error).__name__, str(error), traceback.format_exc())
     # By value: a tensor in shared memory would be gone with this process.
     queue.put((worker, pickle.dumps(outcome)))
@@ -58,16 +62,29 @@ def run_world_with_errors(
     ]
     for process in processes:
         process.start()
-    outcomes: dict[int, Any] = {}
-    deadline = time.monotonic() + timeout
-    while len(outcomes) < workers:
-        worker, outcome = queue.get(timeout=max(0.1, deadline - time.monotonic()))
-        outcomes[worker] = pickle.loads(outcome)
-    for process in processes:
-        process.join(timeout=20)
-        if process.is_alive():
+    try:
+        outcomes = _outcomes(queue, processes, time.monotonic() + timeout)
+        for process in processes:
+            process.join(timeout=20)
+    finally:
+        for process in processes:
             process.kill()
     return [outcomes[worker] for worker in range(workers)]
+
+
+def _outcomes(queue: Any, processes: list[Any], deadline: float) -> dict[int, Any]:
+    outcomes: dict[int, Any] = {}
+    while len(outcomes) < len(processes):
+        # A worker that has ended before this look has said by then what it had to say.
+        ended = {w: p.exitcode for w, p in enumerate(processes) if p.exitcode is not None}
+        try:
+            worker, outcome = queue.get(timeout=1)
+            outcomes[worker] = pickle.loads(outcome)
+        except Empty:
+            silent = {w: code for w, code in ended.items() if w not in outcomes}
+            assert not silent, f"workers ended without a word; their exit codes: {silent}"
+            assert time.monotonic() < deadline, "the workers are not done in time"
+    return outcomes
 
 
 def run_world(workers: int, work: Callable, *args: Any, timeout: float = 120.0) -> list[Any]:
