@@ -70,7 +70,7 @@ bench-quick: build
 	$(PYTHON) -m bench.race --quick --json $(BUILD)/race-quick.json
 
 study: build
-	$(PYTHON) -m bench.study --folder $(BUILD)/study --report docs/accuracy.md
+	$(PYTHON) -m bench.study --report docs/accuracy.md
 
 chaos: build
 	$(ONE_THREAD) GRADWIRE_KILLS=20 $(PYTHON) -m pytest tests/python/test_faults.py -v

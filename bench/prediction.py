@@ -2,66 +2,62 @@
 
     python -m bench.prediction [--json FILE] [--models mlp,lstm] [--rates 100mbit,250mbit,1gbit]
 
-For every rate the link is probed and every method trains some steps. The profiles that the methods
-record at the last rate serve to predict all of them, so the other rates are not fitted.
+For every rate the link is probed and every method trains some steps, two at a time in turn. The
+profiles that the methods record at the last rate serve to predict all of them, so the other rates
+are not fitted.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import gradwire
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
-from bench.race.models import loss_of, make_batches, make_model
+from bench.race.models import make_batches, make_model
+from bench.race.worker import Entrant, keep_freed_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release"))
 METHODS = ("allreduce", "half", "sign", "topk", "powersgd", "acpsgd", "adacomp")
 BATCHES = {"mlp": 128, "lstm": 20, "bert": 4, "resnet50": 4, "mlp-small": 8}
 RANK = 4
+TURN = 2
+STEPS = 16
 SECONDS = 15.0  # of timed steps of a method, at the most, once there are four
 
 
-def measure(name: str, method: str) -> tuple[float, dict[str, Any]]:
-    """The median of a step's forward and backward, and the profile."""
-    options = {"rank": RANK} if method in ("powersgd", "acpsgd") else {}
-    model = copy.deepcopy(make_model(name))
-    ddp = DistributedDataParallel(model, init_sync=False, gradient_as_bucket_view=True)
-    gw = gradwire.attach(ddp, method, **options)
-    batches = make_batches(name, BATCHES[name], dist.get_rank())
-    seconds: list[float] = []
-    go_on = torch.ones(1)
-    while go_on:
-        ddp.zero_grad()
-        dist.barrier()
-        begin = time.perf_counter()
-        loss_of(ddp(**batches[len(seconds) % len(batches)])).backward()
-        seconds.append(time.perf_counter() - begin)
-        # Three to warm up; an even number, for acpsgd's two kinds of steps.
-        timed = len(seconds) - 3
-        enough = timed >= 16 or (timed >= 4 and timed % 2 == 0 and sum(seconds[3:]) > SECONDS)
-        go_on.fill_(0 if enough else 1)
-        dist.broadcast(go_on, 0)
-    return statistics.median(seconds[3:]), gw.profile()
+def seconds_of_turn(entrant: Entrant) -> list[float]:
+    """Of forward and backward, on the slowest worker."""
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, entrant.take_turn(TURN)["steps"])
+    return [max(sum(step[:2]) for step in steps) for steps in zip(*everyone, strict=True)]
 
 
 def work(name: str, out: Path) -> None:
+    keep_freed_memory()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    measured = {method: measure(name, method) for method in METHODS}
+    base, batches = make_model(name), make_batches(name, BATCHES[name], dist.get_rank())
+    entrants = {method: Entrant(method, base, batches, RANK) for method in METHODS}
+    seconds: dict[str, list[float]] = {method: [] for method in METHODS}
+    for _ in range(STEPS // TURN):
+        for method, entrant in entrants.items():
+            if len(seconds[method]) < 4 or sum(seconds[method]) < SECONDS:
+                seconds[method] += seconds_of_turn(entrant)
+    measured = {
+        method: (statistics.median(seconds[method]), entrant.contender.attachment.profile())
+        for method, entrant in entrants.items()
+    }
     if dist.get_rank() == 0:
         out.write_text(json.dumps(measured))
     dist.barrier()

@@ -1,4 +1,5 @@
-"""Tables and pictures out of the JSON that the race writes.
+"""Tables and pictures out of the JSON that the race writes. A report on a part of the race replaces
+that part and leaves the others as they are.
 
 python -m bench.race.report race.json docs
 """
@@ -13,6 +14,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from bench.race.cells import CELLS
 from bench.race.contenders import PEERS
 
 BEGIN, END = "<!-- race: generated from here -->", "<!-- race: generated to here -->"
@@ -197,25 +199,21 @@ def picture(cell: Figures, path: Path) -> None:
     plt.close(figure)
 
 
-def generated(everything: Figures, pictures: str) -> str:
-    machine = everything["environment"]
-    text = [
+def section(name: str, cell: Figures, machine: Figures, pictures: str) -> str:
+    parts = [
+        cell["title"],
+        f"{cell['workers']} workers, rank {cell['rank']}, "
+        f"{cell['parameters'] / 1e6:.1f} M parameters (`--cells {name}`). "
         f"Measured on {machine['date'][:10]}: {machine['cpu']}, {machine['cores']} cores, torch "
         f"{machine['torch']}, transformers {machine['transformers']}, gradwire "
         f"{machine['gradwire']}, {machine['system']}.",
+        f"![{cell['title']}]({pictures}/{name}.png)",
+        table(cell),
+        "<details><summary>Where the seconds go</summary>",
+        breakdown_table(cell),
+        "</details>",
     ]
-    for name, cell in everything["cells"].items():
-        text += [
-            f"### {cell['title']}",
-            f"{cell['workers']} workers, rank {cell['rank']}, "
-            f"{cell['parameters'] / 1e6:.1f} M parameters (`--cells {name}`).",
-            f"![{cell['title']}]({pictures}/{name}.png)",
-            table(cell),
-            "<details><summary>Where the seconds go</summary>",
-            breakdown_table(cell),
-            "</details>",
-        ]
-    return "\n\n".join(text)
+    return "\n\n".join(parts)
 
 
 def write(everything: Figures, folder: Path) -> None:
@@ -226,8 +224,16 @@ def write(everything: Figures, folder: Path) -> None:
         picture(cell, pictures / f"{name}.png")
     page = folder / "performance.md"
     text = page.read_text() if page.exists() else f"{BEGIN}\n{END}\n"
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{generated(everything, 'performance')}\n\n{END}{after}")
+    before, rest = text.split(BEGIN)
+    between, after = rest.split(END)
+    sections = {each.split("\n")[0]: each.strip() for each in between.split("### ")[1:]}
+    for name, cell in everything["cells"].items():
+        sections[cell["title"]] = section(name, cell, everything["environment"], "performance")
+    # In the order of the race; what is none of its cells comes last.
+    order = [cell.title for cell in CELLS.values()]
+    titles = sorted(sections, key=lambda each: order.index(each) if each in order else len(order))
+    tables = "\n\n".join(f"### {sections[title]}" for title in titles)
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
 
 
 def main() -> None:

@@ -64,6 +64,8 @@ def adapted(cell: Cell, args: argparse.Namespace) -> Cell:
     if args.contenders:
         asked = args.contenders.split(",")
         cell = replace(cell, contenders=tuple(name for name in CONTENDERS if name in asked))
+        # All-gather instead of all-reduce is a switch of the process: whoever stayed would have it.
+        cell = replace(cell, keep=cell.keep and not any("gathered" in name for name in asked))
     if args.steps:
         cell = replace(cell, steps=args.steps, turn=min(cell.turn, args.steps + args.steps % 2))
     if args.turn:

@@ -13,6 +13,7 @@ import copy
 import ctypes
 import gc
 import json
+import math
 import os
 import statistics
 import sys
@@ -71,11 +72,9 @@ def copy_of(model: nn.Module) -> nn.Module:
 class Entrant:
     """A contender with a group of its own, warmed up."""
 
-    def __init__(
-        self, name: str, base: nn.Module, batches: list[Batch], args: argparse.Namespace
-    ) -> None:
+    def __init__(self, name: str, base: nn.Module, batches: list[Batch], rank: int) -> None:
         self.group = dist.new_group(timeout=TURN_TIMEOUT)
-        self.contender = CONTENDERS[name](copy_of(base), self.group, args.rank)
+        self.contender = CONTENDERS[name](copy_of(base), self.group, rank)
         self.batches = batches
         self.taken = 0
         self.last_seconds = 0.0
@@ -91,7 +90,7 @@ class Entrant:
         self.last_seconds = sum(parts)
         return parts
 
-    def take_turn(self, wanted: int, left: float) -> dict[str, Any]:
+    def take_turn(self, wanted: int, left: float = math.inf) -> dict[str, Any]:
         """This worker's figures of one turn; raises what the contender raises."""
         count = timed_steps(self.last_seconds, wanted, left, self.group)
         dist.barrier(self.group)
@@ -119,7 +118,8 @@ class Entrant:
 
 def timed_steps(seconds: float, wanted: int, left: float, group: dist.ProcessGroup) -> int:
     """How many steps fit: worker 0 decides, and an even number, for P and Q steps to be equal."""
-    count = 2 if seconds > SLOW else min(wanted, max(2, int(left / max(seconds, 1e-9))))
+    fit = wanted if math.isinf(left) else int(left / max(seconds, 1e-9))
+    count = 2 if seconds > SLOW else min(wanted, max(2, fit))
     agreed = torch.tensor([count - count % 2])
     dist.broadcast(agreed, 0, group)
     return int(agreed)
@@ -225,7 +225,7 @@ class Race:
             print(f"  {label}  {spent:5.0f} s  {name:20} {text}", file=sys.stderr, flush=True)
 
     def figures_of_turn(self, name: str) -> dict[str, Any]:
-        entrant = self.kept.get(name) or Entrant(name, self.base, self.batches, self.args)
+        entrant = self.kept.get(name) or Entrant(name, self.base, self.batches, self.args.rank)
         if self.args.keep:
             self.kept[name] = entrant
             self.begin_of_turn = time.monotonic()  # the next turn will need no warm-up

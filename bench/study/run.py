@@ -1,7 +1,7 @@
 """Runs the study, one training after the other, and keeps every result: it can be stopped and
 started again at any time.
 
-    python -m bench.study --folder build/study [--only fashion-cnn] [--report docs/accuracy.md]
+    python -m bench.study [--only fashion-cnn] [--report docs/accuracy.md]
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bench.study.report import write_report
 from bench.study.rows import runs
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release")) / "bin/gradwire"
+BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release"))
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=ROOT / "build/study", help="of the results")
+    parser.add_argument("--folder", type=Path, default=BUILD / "study", help="of the results")
     parser.add_argument("--only", nargs="+", default=[""], help="runs whose name begins so")
     parser.add_argument("--hours", type=float, default=3, help="start nothing after so long")
     parser.add_argument("--text", type=Path, help="a text file for the characters")
@@ -50,7 +50,7 @@ def main() -> None:
         print(f"[{number}/{len(chosen)}] {run.name}", flush=True)
         unfinished = file.with_suffix(".new")
         data = data_argument(run.task.data, args.folder, given.get(run.task.data))
-        command = [str(COMMAND), "train", *run.arguments(data, args.quick)]
+        command = [str(BUILD / "bin/gradwire"), "train", *run.arguments(data, args.quick)]
         command += ["--json", str(unfinished)]
         if subprocess.run(command, check=False).returncode != 0:
             sys.exit(f"{run.name} failed: {' '.join(command)}")
