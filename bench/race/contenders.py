@@ -32,6 +32,8 @@ class Contender:
     attachment: gradwire.Attachment | None = None
     # DDP makes its buckets anew after the first step, torch's PowerSGD begins in the third.
     warm_up = 3
+    # It decides by the time between its steps, and others' turns in between would mislead it.
+    watches_the_clock = False
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -138,6 +140,7 @@ def ours(
         # It decides after six steps, and then tries up to four decisions for seven steps each. The
         # winner first sends what the others have left behind.
         contender.warm_up = 48
+        contender.watches_the_clock = True
     return contender
 
 

@@ -156,6 +156,7 @@ class Race:
         self.batches = make_batches(args.model, args.batch, self.worker)
         self.cost: dict[str, float] = {}  # seconds of a contender's last turn
         self.kept: dict[str, Entrant] = {}
+        self.done: set[str] = set()  # who has had all its steps in one turn
         self.begin_of_turn = self.begin
         self.result: dict[str, Any] = {
             "parameters": sum(p.numel() for p in self.base.parameters()),
@@ -191,9 +192,10 @@ class Race:
         contender has fewer steps and not the others. In the first round nobody's cost is known.
         """
         chosen, left = [], self.left()
-        for name in sorted(self.args.contenders, key=lambda name: self.cost.get(name, 0.0)):
+        waiting = set(self.args.contenders) - set(self.result["errors"]) - self.done
+        for name in sorted(waiting, key=lambda name: self.cost.get(name, 0.0)):
             left -= self.cost.get(name, 0.0)
-            if left > 0 and name not in self.result["errors"]:
+            if left > 0:
                 chosen.append(name)
         agreed = [chosen]  # by worker 0: the clocks of the workers need not agree
         dist.broadcast_object_list(agreed, 0, self.control)
@@ -217,7 +219,7 @@ class Race:
             turns = [figures for _, figures in everyone]
             turn = merged(turns)
             self.result["turns"][name].append(turn)
-            if not self.args.keep:
+            if "stats" in turns[0]:
                 self.add_stats(name, [turn["stats"] for turn in turns])
             text = f"{statistics.median(turn['seconds']):8.3f} s x {len(turn['seconds'])}"
         if self.worker == 0:
@@ -226,12 +228,16 @@ class Race:
 
     def figures_of_turn(self, name: str) -> dict[str, Any]:
         entrant = self.kept.get(name) or Entrant(name, self.base, self.batches, self.args.rank)
-        if self.args.keep:
+        if entrant.contender.watches_the_clock:
+            self.done.add(name)
+            figures = entrant.take_turn(self.args.steps, self.left())
+        elif self.args.keep:
             self.kept[name] = entrant
             self.begin_of_turn = time.monotonic()  # the next turn will need no warm-up
-        figures = entrant.take_turn(self.args.turn, self.left())
-        if not self.args.keep:
-            figures["stats"] = entrant.leave()
+            return entrant.take_turn(self.args.turn, self.left())
+        else:
+            figures = entrant.take_turn(self.args.turn, self.left())
+        figures["stats"] = entrant.leave()
         return figures
 
     def gathered(self, mine: Any) -> list[Any]:

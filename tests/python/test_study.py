@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def study(folder: Path, report: Path) -> subprocess.CompletedProcess:
 
 
 def section(text: str, heading: str) -> str:
-    return text.split(heading)[1].split("###")[0]
+    return re.split("###|<!--", text.split(heading)[1])[0]
 
 
 @needs_build
