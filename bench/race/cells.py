@@ -90,7 +90,7 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-10gbit": Cell(
         "BERT-Base, batch 1 x 64 tokens, 10 Gb/s",
-        *("bert", 1, "10gbit", ("compute", "ddp", "acpsgd", "auto", "torch-fp16")),
+        *("bert", 1, "10gbit", (*LOW_RANK, "auto", "torch-fp16")),
         steps=16,
         turn=4,
         keep=True,

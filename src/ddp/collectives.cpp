@@ -1,6 +1,7 @@
 #include "ddp/collectives.h"
 
 #include "ddp/direct_exchange.h"
+#include "ddp/without_python_objects.h"
 #include "gradwire/measuring.h"
 
 namespace gradwire {
@@ -73,6 +74,7 @@ void launch(Leg& leg, Round round, c10d::ProcessGroup& group) {
     leg.span->_setAsync();  // it may end on another thread
     leg.span->before("gradwire::collective");
   }
+  const WithoutPythonObjects guard;
   leg.work = with_other_workers(leg.step, [&] { return start(group, leg.round); });
 }
 

@@ -1,5 +1,7 @@
 #include "ddp/plain_group.h"
 
+#include "ddp/without_python_objects.h"
+
 namespace gradwire {
 
 PlainGroup::PlainGroup(std::shared_ptr<Pipeline> pipeline, int64_t elements)
@@ -13,6 +15,7 @@ c10::intrusive_ptr<c10d::Work> PlainGroup::allreduce(std::vector<at::Tensor>& te
   if (tensors.front().is_floating_point() || tensors.front().is_complex()) {
     pipeline_->count_plain(begins_step(tensors.front()), tensors.front());
   }
+  const WithoutPythonObjects guard;
   return pipeline_->group()->allreduce(tensors, options);
 }
 

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/ThreadLocalPythonObjects.h>
+
+#include <utility>
+
+namespace gradwire {
+
+// Hides what Python has put into this thread's state. A collective of gloo keeps a copy of that
+// state and drops it on a thread of gloo's own, perhaps when the interpreter is ending already:
+// whoever then asks for its lock takes the process down.
+class WithoutPythonObjects {
+ public:
+  WithoutPythonObjects() : hidden_(at::impl::ThreadLocalPythonObjects::get_state()) {
+    at::impl::ThreadLocalPythonObjects::set_state({});
+  }
+  ~WithoutPythonObjects() { at::impl::ThreadLocalPythonObjects::set_state(std::move(hidden_)); }
+  WithoutPythonObjects(const WithoutPythonObjects&) = delete;
+  WithoutPythonObjects& operator=(const WithoutPythonObjects&) = delete;
+
+ private:
+  at::impl::ThreadLocalPythonObjects hidden_;
+};
+
+}  // namespace gradwire
