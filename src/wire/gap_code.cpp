@@ -215,6 +215,7 @@ template <GapCode kind>
     auto zeros = static_cast<std::uint64_t>(std::countr_zero(bits.word()));
     std::uint64_t tail;
     if (zeros + 1 + tails.bits(zeros) <= bits.available()) [[likely]] {
+      if (zeros >= 63) __builtin_unreachable();  // never are 64 bits available
       tail = bits.word() >> (zeros + 1);
       bits.consume(static_cast<unsigned>(zeros) + 1 + tails.bits(zeros));
     } else {
