@@ -93,13 +93,13 @@ def interrupted(*_):
     global count
     count += 1
 signal.signal(signal.SIGINT, interrupted)
-os.write(1, b"ready\n")  # in one piece, so that nobody else's comes in between
+os.write(1, b"ready\\n")  # in one piece, so that nobody else's comes in between
 while count == 0:
     time.sleep(0.01)
 end = time.monotonic() + 0.5
 while time.monotonic() < end:
     time.sleep(0.01)
-os.write(1, b"interrupts %d\n" % count)
+os.write(1, b"interrupts %d\\n" % count)
 """
 
 
