@@ -55,7 +55,7 @@ def stats_of(contender: Contender) -> dict[str, float]:
 def keep_freed_memory() -> None:
     """For the next step, as allocators made for training do. The C library's own hands large blocks
     back, and on a virtual machine that reports free memory to its host the next touch costs as much
-    as a tenth of a step, more for whoever has let more time pass.
+    as a fifth of a step.
     """
     LIBC.mallopt(M_MMAP_MAX, 0)
     LIBC.mallopt(M_TRIM_THRESHOLD, -1)

@@ -60,10 +60,8 @@ def test_a_checkpoint_that_lacks_a_workers_state_is_refused(begun, tmp_path):
     assert "worker 0 finds no state of gradwire in" in printed
 
 
-@pytest.mark.parametrize(
-    ("launcher", "script"),
-    [(torchrun, "train_trainer.py"), (accelerate_launch, "train_accelerate.py")],
-)
+@pytest.mark.parametrize("launcher", [torchrun, accelerate_launch])
+@pytest.mark.parametrize("script", ["train_trainer.py", "train_accelerate.py"])
 def test_the_page_runs_as_it_stands(launcher, script, tmp_path):
     name = script_of_the_page(script, tmp_path)
     assert_the_page_holds(launch([*launcher(2), name], tmp_path))

@@ -10,7 +10,7 @@ from torch import nn
 from training import VARIANTS, Training
 
 HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with time stamps: of every packet, bundles count as one
-STEPS = 3
+STEPS = 5
 
 
 def counted() -> int:
