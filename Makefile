@@ -33,7 +33,7 @@ test: build
 	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q -m alone
 	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q -m "not alone" -n 2 --dist worksteal
 
-QUICK := amp architecture attach plan profile_spans typing
+QUICK := amp architecture attach plan profile_spans typing wrong_use
 test-quick: build
 	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure --exclude-regex ddp_test
 	$(ONE_THREAD) $(PYTHON) -m pytest -q -n 2 $(QUICK:%=tests/python/test_%.py)
