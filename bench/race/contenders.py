@@ -137,9 +137,9 @@ def ours(
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":
-        # It decides after six steps, and then tries up to four decisions for seven steps each. The
+        # It decides after six steps, and then tries up to seven decisions for seven steps each. The
         # winner first sends what the others have left behind.
-        contender.warm_up = 48
+        contender.warm_up = 62
         contender.watches_the_clock = True
     return contender
 

@@ -12,9 +12,8 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "gradwire-contest-2";
 
-// Most predictions err by less (docs/plan.md).
-constexpr double kRivalry = 0.25;
-constexpr size_t kMostRivals = 3;
+// One may be predicted too fast and the other too slow, each by a fifth (docs/plan.md).
+constexpr double kRivalry = 0.4;
 
 }  // namespace
 
@@ -80,7 +79,6 @@ std::vector<Decision> rivals(const Decision& best, const Profile& profile, const
     if (is_promising && rival.methods != best.methods) found.push_back(std::move(rival));
   }
   std::ranges::stable_sort(found, {}, &Decision::expected_seconds);
-  if (found.size() > kMostRivals) found.resize(kMostRivals);
   return found;
 }
 

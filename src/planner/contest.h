@@ -36,7 +36,7 @@ nlohmann::json to_json(const Contest& contest);
 Contest contest_from_json(const nlohmann::json& value);
 
 // Who might beat `best`, which was decided from the same: one method for all buckets, predicted
-// to take little longer. The most promising first, and not many: each costs a few steps.
+// to take little longer. The most promising first.
 std::vector<Decision> rivals(const Decision& best, const Profile& profile, const Network& network,
                              std::span<const MethodChoice> candidates, double other_seconds);
 
