@@ -65,8 +65,7 @@ def heading(run: Run) -> str:
 def title(run: Run) -> str:
     if run.part == "methods":
         return f"`{run.method}`"
-    crowd = f"{run.learners} learners" if run.learners else f"{run.workers} workers"
-    return f"`{run.method}`, {crowd}, batch {run.samples_per_step}"
+    return f"`{run.method}`, {run.learners} learners, batch {run.samples_per_step}"
 
 
 def row(seeds: list[Run], results: Results) -> str:

@@ -10,13 +10,18 @@ SEEDS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
+class Pace:
+    batch: int  # of a learner
+    lr: float
+
+
+@dataclass(frozen=True)
 class Task:
     name: str
     data: str  # a kind: see data.py
     model: str
     epochs: int
-    batch: int
-    lr: dict[str, float] = field(hash=False)  # by optimizer
+    paces: dict[str, Pace] = field(hash=False)  # by optimizer
     decay_at: int  # the epoch after which the learning rate is a tenth: what is left is less noisy
     samples: int = 0  # of training, where a part of them will do
 
@@ -28,20 +33,18 @@ class Run:
     method: str
     optimizer: str = "sgd"
     seed: int = 1
-    workers: int = 2
-    learners: int = 0
-    batch: int = 0  # of a worker, where it is not the task's
+    learners: int = 2  # threads of one process: to the bit what as many workers come to, and sooner
+    batch: int = 0  # of a learner, where it is not the task's
 
     @property
     def samples_per_step(self) -> int:
-        return self.batch or self.task.batch
+        return self.batch or self.task.paces[self.optimizer].batch
 
     @property
     def name(self) -> str:
         method = self.method.replace(":", "-").replace("=", "").replace(",", "-")
-        crowd = f"{self.learners}learners" if self.learners else f"{self.workers}workers"
         return (
-            f"{self.task.name}-{self.optimizer}-{method}-{crowd}"
+            f"{self.task.name}-{self.optimizer}-{method}-{self.learners}learners"
             f"-batch{self.samples_per_step}-seed{self.seed}"
         )
 
@@ -51,12 +54,12 @@ class Run:
 
     def arguments(self, data: str, quick: bool) -> list[str]:
         task = self.task
-        crowd = ["--learners", self.learners] if self.learners else ["--workers", self.workers]
         arguments = [
             "--data", data, "--model", task.model, "--method", self.method,
-            "--optimizer", self.optimizer, "--lr", task.lr[self.optimizer], "--seed", self.seed,
+            "--optimizer", self.optimizer, "--lr", task.paces[self.optimizer].lr,
             "--batch", self.samples_per_step, "--epochs", 1 if quick else task.epochs,
-            "--warmup", 0.2, "--decay-at", task.decay_at, *crowd,
+            "--warmup", 0.2, "--decay-at", task.decay_at, "--seed", self.seed,
+            "--learners", self.learners,
         ]  # fmt: skip
         if quick:
             arguments += ["--train-limit", 640, "--test-limit", 200]
@@ -65,21 +68,39 @@ class Run:
         return [str(argument) for argument in arguments]
 
 
-RATES = {"sgd": 0.03, "adam": 0.001}
+# SGD has small batches, so that there are enough steps: what a method keeps back arrives some
+# dozens of steps later.
+SMALL_STEPS = Pace(batch=8, lr=0.006)
+ADAM = Pace(batch=32, lr=0.001)
 TASKS = (
-    Task("fashion-cnn", "fashion-mnist", "cnn", 5, 32, RATES, decay_at=3),
-    Task("fashion-mlp", "fashion-mnist", "mlp", 5, 32, RATES, decay_at=3, samples=30000),
-    # Small batches, so that there are enough steps: what a method keeps back arrives some dozens of
-    # steps later.
     Task(
-        *("colour-cnn", "cifar10", "cnn", 3, 8, {"sgd": 0.01, "adam": 0.0005}),
+        *("fashion-cnn", "fashion-mnist", "cnn", 5, {"sgd": SMALL_STEPS, "adam": ADAM}),
+        decay_at=3,
+    ),
+    Task(
+        *("fashion-mlp", "fashion-mnist", "mlp", 5, {"sgd": SMALL_STEPS, "adam": ADAM}),
+        decay_at=3,
+        samples=30000,
+    ),
+    Task(
+        *("colour-cnn", "cifar10", "cnn", 3, {"sgd": Pace(2, 0.002), "adam": Pace(8, 0.0005)}),
         decay_at=2,
         samples=20000,
     ),
-    Task("text-lstm", "text", "lstm", 2, 4, {"sgd": 0.2, "adam": 0.002}, decay_at=1),
-    Task("speech-dnn", "wav", "dnn", 20, 16, RATES, decay_at=14),
+    Task(
+        *("text-lstm", "text", "lstm", 2, {"sgd": Pace(4, 0.2), "adam": Pace(4, 0.002)}),
+        decay_at=1,
+    ),
+    Task(
+        *("speech-dnn", "wav", "dnn", 14, {"sgd": Pace(4, 0.006), "adam": Pace(16, 0.001)}),
+        decay_at=10,
+    ),
 )
-SWEEP = Task("sweep-cnn", "fashion-mnist", "cnn", 5, 32, RATES, decay_at=3, samples=20000)
+SWEEP = Task(
+    *("sweep-cnn", "fashion-mnist", "cnn", 5, {"sgd": Pace(32, 0.03)}),
+    decay_at=3,
+    samples=20000,
+)
 
 
 def carries_claim(task: Task, method: str) -> bool:

@@ -12,9 +12,9 @@ from pathlib import Path
 from built import BUILD, ROOT, needs_build
 
 RUNS = [
-    "fashion-mlp-sgd-allreduce-2workers-batch32-seed1",
-    "fashion-mlp-sgd-adacomp-2workers-batch32-seed1",
-    "sweep-cnn-sgd-acpsgd-rank2-2workers-batch32-seed1",
+    "fashion-mlp-sgd-allreduce-2learners-batch8-seed1",
+    "fashion-mlp-sgd-adacomp-2learners-batch8-seed1",
+    "sweep-cnn-sgd-acpsgd-rank2-2learners-batch32-seed1",
 ]
 
 
@@ -42,7 +42,7 @@ def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
     text = report.read_text()
     assert "### fashion-mlp, sgd" in text
     assert "| `adacomp` | 1 |" in text
-    assert "`acpsgd:rank=2`, 2 workers, batch 32" in text
+    assert "`acpsgd:rank=2`, 2 learners, batch 32" in text
     # What was not trained this time stays as it was.
     for heading in ("### fashion-cnn, sgd", "### learners"):
         assert section(text, heading) == section((ROOT / "docs/accuracy.md").read_text(), heading)
