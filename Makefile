@@ -11,10 +11,10 @@
 #   make coverage  which lines of the C++ sources the tests run; fails below 90 %
 #   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
 #                docs/performance.md. `make bench-quick` is its short form (5 minutes)
-#   make study   every method on five tasks, three seeds (stops after 3 hours, goes on when started again);
-#                writes docs/accuracy.md
-#   make chaos   for every method, 20 workers killed at random times
-#   make soak    for every method, 20,000 steps with flat memory
+#   make study   every method but auto on five tasks, three seeds where there is a claim (stops after
+#                3 hours, goes on when started again); writes docs/accuracy.md
+#   make chaos   for every method but auto, 20 workers killed at random times
+#   make soak    for every method but auto, 20,000 steps with flat memory
 
 SHELL := /bin/bash
 PRESET := release
