@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from built import BUILD, ROOT
 from worlds import free_port
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/ecosystem.md"
@@ -29,6 +30,22 @@ def skip_without_lab(done: subprocess.CompletedProcess) -> None:
     """The lab itself says where it cannot run; whatever else goes wrong is a failure."""
     if done.returncode != 0 and "lets you make no network namespace" in done.stderr:
         pytest.skip(done.stderr)
+
+
+def run_bench(module: str, *arguments: object, timeout: float) -> subprocess.CompletedProcess:
+    """`python -m bench.MODULE` as the Makefile runs it; skips where it needs the lab in vain."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.{module}", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": ":".join(paths), "GRADWIRE_BUILD": str(BUILD)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    skip_without_lab(done)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    return done
 
 
 def launch(command: list[object], folder: Path, fails: bool = False, **environment: str) -> str:

@@ -1,13 +1,10 @@
 """The comparison of predictions with measurements, on a model that takes no time."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from built import BUILD, ROOT, needs_build
-from launchers import skip_without_lab
+from built import needs_build
+from launchers import run_bench
 
 METHODS = {"allreduce", "half", "sign", "topk", "powersgd", "acpsgd", "adacomp"}
 
@@ -15,18 +12,9 @@ METHODS = {"allreduce", "half", "sign", "topk", "powersgd", "acpsgd", "adacomp"}
 @needs_build
 @pytest.mark.alone
 def test_predictions_are_compared_with_what_the_lab_measures(tmp_path):
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     out = tmp_path / "rows.json"
-    command = [sys.executable, "-m", "bench.prediction", "--models", "mlp-small"]
-    done = subprocess.run(
-        [*command, "--rates", "20mbit,100mbit", "--json", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        env={**os.environ, "PYTHONPATH": ":".join(paths), "GRADWIRE_BUILD": str(BUILD)},
-    )
-    skip_without_lab(done)
-    assert done.returncode == 0, done.stderr[-3000:]
+    place = ("--models", "mlp-small", "--rates", "20mbit,100mbit")
+    done = run_bench("prediction", *place, "--json", out, timeout=180)
     rows = {(row["rate"], row["method"]): row for row in json.loads(out.read_text())}
     assert set(rows) == {(rate, method) for rate in ("20mbit", "100mbit") for method in METHODS}
     # 1.3 MB of gradient: the link is nearly all of the step, so the model cannot be far off. The

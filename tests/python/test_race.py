@@ -2,31 +2,18 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 
 import pytest
-from built import BUILD, ROOT
-from launchers import skip_without_lab
+from launchers import run_bench
 
 STATS = {"encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "sent_bytes"}
 
 
 def test_a_small_race(tmp_path):
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     # The last one has nothing to import on most machines: an error that must stay its own.
     contenders = "compute,ddp,acpsgd,epfml-powersgd"
-    race = [sys.executable, "-m", "bench.race", "--cells", "tiny", "--contenders", contenders]
-    outcome = subprocess.run(
-        [*race, "--json", str(tmp_path / "race.json"), "--report", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": ":".join(paths), "GRADWIRE_BUILD": str(BUILD)},
-    )
-    skip_without_lab(outcome)
-    assert outcome.returncode == 0, outcome.stderr[-3000:]
+    files = ("--json", tmp_path / "race.json", "--report", tmp_path)
+    run_bench("race", "--cells", "tiny", "--contenders", contenders, *files, timeout=120)
 
     race = json.loads((tmp_path / "race.json").read_text())
     assert {"date", "cpu", "cores", "torch", "transformers", "gradwire"} <= set(race["environment"])
