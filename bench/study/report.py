@@ -3,10 +3,14 @@ and leaves the others as they are."""
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from gradwire.report import accuracy_by_learners
 
 from bench.study.rows import Run, runs
 
@@ -103,6 +107,18 @@ def written(text: str) -> Tables:
     return tables
 
 
+def draw_learners(rows: Iterable[str], file: Path) -> None:
+    """What every number of learners has reached, from the rows of their table."""
+    cell = re.compile(r"\| `(.+)`, (\d+) learners, batch \d+ \| \d+ \| ([\d.]+)")
+    found = [match.groups() for row in rows if (match := cell.match(row))]
+    results = [
+        {"variant": method, "workers": int(learners), "epochs": [{"test_accuracy": float(a) / 100}]}
+        for method, learners, a in found
+    ]
+    file.parent.mkdir(exist_ok=True)
+    accuracy_by_learners(results, file)
+
+
 def table(section: str, old: Tables, new: Tables) -> str:
     """In the order of the study."""
     rows = {**old.get(section, {}), **new.get(section, {})}
@@ -117,7 +133,14 @@ def write_report(results: Results, file: Path) -> None:
     between, after = rest.split(END)
     old, new = written(between), measured(results)
     sections = dict.fromkeys(heading(run) for run in runs())
-    tables = "\n\n".join(
-        table(section, old, new) for section in sections if section in old or section in new
-    )
-    file.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
+    tables = {
+        section: table(section, old, new)
+        for section in sections
+        if section in old or section in new
+    }
+    if "learners" in tables:
+        picture = Path(file.stem) / "learners.png"
+        draw_learners(tables["learners"].splitlines(), file.parent / picture)
+        tables["learners"] += f"\n\n![Accuracy by the number of learners]({picture})"
+    text = "\n\n".join(tables.values())
+    file.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")

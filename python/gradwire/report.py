@@ -1,8 +1,9 @@
 """Make a page with pictures of what ``gradwire compare`` has measured.
 
-    python report.py RESULTS.json FOLDER
+    python report.py RESULTS.json [RESULTS.json ...] FOLDER
 
-Run by the command itself for ``--report``; needs matplotlib and nothing of gradwire.
+Run by the command itself for ``--report``; needs matplotlib and nothing of gradwire. Of several
+comparisons with different numbers of learners it shows which accuracy each number has reached.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import matplotlib
 
 matplotlib.use("Agg")  # no display needed
 import matplotlib.pyplot as plt
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, NullLocator
 
 # Told apart by people with any kind of colour vision (Okabe and Ito), and by shape.
 COLOURS = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"]
 MARKERS = "osD^vPX*"
+LINES = ("-", "--", ":")
 # The parts of a step, in the order of time. What the hook does lies within backward.
 PARTS = {
     "load": "wait for data",
@@ -34,6 +36,8 @@ PARTS = {
     "decode": "decode",
     "optimizer": "optimizer",
 }
+
+EARLY_STEPS = 50  # of which `early_code_ratio_by_kind` is
 
 Result = dict[str, Any]  # of one method, as `gradwire train --json` writes it
 
@@ -52,12 +56,17 @@ def bytes_per_step(result: Result) -> float:
     return float(result["wire"]["sent_bytes"] / max(1, result["wire"]["steps"]))
 
 
+def shown_loss(result: Result) -> str:
+    loss = result["epochs"][-1]["test_loss"]
+    return "not finite" if loss is None else f"{loss:.4f}"  # JSON has no number for it
+
+
 def rows(results: list[Result]) -> Iterable[tuple[str, ...]]:
     for result in results:
         yield (
             result["name"],
             f"{100 * result['epochs'][-1]['test_accuracy']:.2f} %",
-            f"{result['epochs'][-1]['test_loss']:.4f}",
+            shown_loss(result),
             f"{result['seconds_per_step']:.4f}",
             f"{bytes_per_step(result):,.0f}",
             f"{result['wire']['code_ratio']:.1f}x",
@@ -78,15 +87,15 @@ def curves(
             *points(result),
             color=COLOURS[index % len(COLOURS)],
             marker=MARKERS[index % len(MARKERS)],
+            linestyle=LINES[index // len(COLOURS) % len(LINES)],
             label=result["name"],
         )
     axes.set(xlabel=labels[0], ylabel=labels[1], xscale=scales[0], yscale=scales[1])
     for axis, scale in ((axes.xaxis, scales[0]), (axes.yaxis, scales[1])):
         if scale == "log":
             axis.set_major_formatter("{x:g}")  # 100, not 10 to the power of 2
-    if labels[0] == "epoch":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    elif scales[0] == "linear":
+            axis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
+    if scales[0] == "linear":
         axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
     # Beside the axes, where no curve can run behind it.
@@ -111,12 +120,42 @@ def accuracy_over_bytes(result: Result) -> tuple[list[float], list[float]]:
     return [epoch["sent_bytes"] / 1e6 for epoch in result["epochs"]], accuracies(result)
 
 
-def rate_over_epochs(kind: str) -> Callable[[Result], tuple[list[float], list[float]]]:
+def rate_over_steps(kind: str) -> Callable[[Result], tuple[list[float], list[float]]]:
+    """Of the first steps, in which residuals are small, and then of each epoch, at its end."""
+
     def points(result: Result) -> tuple[list[float], list[float]]:
         epochs = result["epochs"]
-        return [e["epoch"] for e in epochs], [e["code_ratio_by_kind"][kind] for e in epochs]
+        per_epoch = result["steps"] / len(epochs)
+        shown = [(per_epoch * e["epoch"], e["code_ratio_by_kind"][kind]) for e in epochs]
+        if per_epoch > EARLY_STEPS:
+            shown.insert(0, (EARLY_STEPS, result["early_code_ratio_by_kind"][kind]))
+        return [steps for steps, _ in shown], [rate for _, rate in shown]
 
     return points
+
+
+def accuracy_by_learners(results: list[Result], file: Path) -> None:
+    figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    numbers = sorted({result["workers"] for result in results})
+    for index, method in enumerate(dict.fromkeys(result["variant"] for result in results)):
+        reached = sorted(
+            (result["workers"], accuracies(result)[-1])
+            for result in results
+            if result["variant"] == method
+        )
+        axes.plot(
+            *zip(*reached, strict=True),
+            color=COLOURS[index % len(COLOURS)],
+            marker=MARKERS[index % len(MARKERS)],
+            label=method,
+        )
+    axes.set(xlabel="learners", ylabel="test accuracy (%)", xscale="log")
+    axes.set_xticks(numbers, [str(number) for number in numbers])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", frameon=False)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
 
 
 def milliseconds_by_part(result: Result) -> dict[str, float]:
@@ -159,11 +198,15 @@ def pictures(results: list[Result], folder: Path) -> Iterable[tuple[str, Path]]:
     curves(results, file, (label, accuracy), ("log", "linear"), accuracy_over_bytes)
     yield "Accuracy over bytes sent", file
     for kind, layers in (("conv", "convolutions"), ("dense", "dense and recurrent layers")):
-        if any(rate_over_epochs(kind)(result)[1][-1] != 1.0 for result in results):
+        if any(rate_over_steps(kind)(result)[1][-1] != 1.0 for result in results):
             file = folder / f"rate_{kind}.png"
-            labels = ("epoch", "compression rate (logarithmic)")
-            curves(results, file, labels, ("linear", "log"), rate_over_epochs(kind))
+            labels = ("training step (logarithmic)", "compression rate (logarithmic)")
+            curves(results, file, labels, ("log", "log"), rate_over_steps(kind))
             yield f"Compression rate of {layers}", file
+    if len({result["workers"] for result in results}) > 1:
+        file = folder / "accuracy_learners.png"
+        accuracy_by_learners(results, file)
+        yield "Accuracy by the number of learners", file
     file = folder / "step_time.png"
     breakdown(results, file)
     yield "Where a step's time goes", file
@@ -205,9 +248,11 @@ def write_report(results: list[Result], folder: Path) -> None:
         for title, file in pictures(results, folder)
     )
     first = results[0]
+    workers = ", ".join(sorted({str(result["workers"]) for result in results}, key=int))
+    batches = ", ".join(sorted({str(result["batch"]) for result in results}, key=int))
     setting = (
-        f"{first['model']} on {first['data']}, {first['workers']} workers, "
-        f"{len(first['epochs'])} epochs, {first['steps']} steps of {first['batch']} samples per "
+        f"{first['model']} on {first['data']}, {workers} workers, "
+        f"{len(first['epochs'])} epochs, {first['steps']} steps of {batches} samples per "
         f"worker, {first['optimizer']} with learning rate {first['lr']}, seed {first['seed']}."
     )
     page = PAGE.format(
@@ -219,11 +264,21 @@ def write_report(results: list[Result], folder: Path) -> None:
     (folder / "index.html").write_text(page, encoding="utf-8")
 
 
+def read(files: list[str]) -> list[Result]:
+    results = [result for file in files for result in json.loads(Path(file).read_text())["results"]]
+    differ = len({result["workers"] for result in results}) > 1
+    for result in results:
+        result["variant"] = result["name"]
+        if differ:
+            result["name"] += f", {result['workers']} learners"
+    return results
+
+
 def main() -> None:
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    results = json.loads(Path(sys.argv[1]).read_text())["results"]
-    write_report(results, Path(sys.argv[2]))
+    *files, folder = sys.argv[1:]
+    write_report(read(files), Path(folder))
 
 
 if __name__ == "__main__":

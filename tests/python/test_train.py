@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from built import COMMAND, needs_build
+from built import COMMAND, ROOT, needs_build
 from launchers import skip_without_lab
 from worlds import free_port
 
@@ -308,6 +308,26 @@ def test_compare_prints_one_table_and_writes_a_report(tmp_path, images):
     assert not re.search(r'src="(?!data:)', page)
     pictures = {"accuracy_time", "accuracy_bytes", "rate_conv", "rate_dense", "step_time"}
     assert {file.stem for file in report.glob("*.png")} == pictures
+
+
+def test_a_report_of_several_numbers_of_learners_shows_what_each_has_reached(tmp_path, images):
+    files = [tmp_path / f"{learners}.json" for learners in (1, 4)]
+    for file in files:
+        done = gradwire("compare", "--methods", "allreduce,adacomp", "--data", images, "--learners",
+                        file.stem, *LITTLE, "--json", file)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    diverged = json.loads(files[0].read_text())
+    diverged["results"][1]["epochs"][-1]["test_loss"] = None
+    files[0].write_text(json.dumps(diverged))
+    report = tmp_path / "report"
+    command = [sys.executable, ROOT / "python/gradwire/report.py", *files, report]
+    subprocess.run(command, check=True, timeout=120)
+    assert (report / "accuracy_learners.png").stat().st_size > 10_000
+    page = (report / "index.html").read_text()
+    assert "Accuracy by the number of learners" in page
+    for name in ("allreduce, 1 learners", "adacomp, 4 learners"):
+        assert f"<td>{name}</td>" in page
+    assert "<td>not finite</td>" in page
 
 
 def test_a_text_that_is_too_short_is_named(tmp_path):
