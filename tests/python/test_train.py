@@ -162,6 +162,14 @@ def test_learners_as_threads_learn_as_workers_do(tmp_path, images):
     assert figures(train(tmp_path, *common, "--learners", 4)) == figures(threads)
 
 
+@pytest.mark.parametrize("method", ["allreduce", "sign", "powersgd", "adacomp"])
+def test_two_learners_come_to_the_figures_of_two_workers(tmp_path, images, method):
+    common = ["--data", images, "--model", "mlp", "--method", method, *LITTLE]
+    workers = train(tmp_path, *common, "--workers", 2)
+    threads = train(tmp_path, *common, "--learners", 2)
+    assert figures(threads) == figures(workers)  # a sum of two has but one order
+
+
 @pytest.mark.parametrize("method", ["adacomp", "sign:mode=vote"])
 def test_128_learners(tmp_path, images, method):
     result = train(tmp_path, "--data", images, "--model", "mlp", "--method", method, "--learners",
