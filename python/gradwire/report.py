@@ -28,7 +28,7 @@ MARKERS = "osD^vPX*"
 LINES = ("-", "--", ":")
 # The parts of a step, in the order of time. What the hook does lies within backward.
 PARTS = {
-    "load": "wait for data",
+    "load": "data and bookkeeping",
     "forward": "forward",
     "compute": "backward",
     "encode": "encode",

@@ -1,9 +1,13 @@
 #include "trainer/batches.h"
 
+#include <algorithm>
+
 namespace gradwire::trainer {
 namespace {
 
 constexpr int64_t kStretch = 50;  // characters of a sample
+// Prepared in one go, so that small batches do not cost a thread each.
+constexpr int64_t kSamplesAtOnce = 256;
 
 // No copy: the data set outlives it.
 template <typename Element>
@@ -65,20 +69,34 @@ EpochBatches::EpochBatches(const Samples& samples, int64_t batch, int worker, in
       workers_(workers),
       order_(torch::randperm(samples.count(), torch::make_generator<torch::CPUGeneratorImpl>(seed),
                              torch::TensorOptions(torch::kLong))),
-      step_(first_step) {
-  if (step_ < steps(samples_, batch_, workers_)) prepare();
+      next_step_(first_step) {
+  prepare();
 }
 
 void EpochBatches::prepare() {
-  const int64_t first = (step_ * workers_ + worker_) * batch_;
-  prepared_ = std::async(std::launch::async, [this, indices = order_.narrow(0, first, batch_)] {
-    return samples_.gather(indices);
-  });
+  const int64_t at_once = std::max<int64_t>(1, kSamplesAtOnce / batch_);
+  const int64_t count = std::min(at_once, steps(samples_, batch_, workers_) - next_step_);
+  if (count <= 0) return;
+  const int64_t everyones = workers_ * batch_;
+  const torch::Tensor indices = order_.narrow(0, next_step_ * everyones, count * everyones)
+                                    .view({count, workers_, batch_})
+                                    .select(1, worker_)
+                                    .reshape(-1);
+  prepared_ = std::async(std::launch::async, [this, indices] { return samples_.gather(indices); });
+  next_step_ += count;
 }
 
 Batch EpochBatches::next() {
-  Batch batch = prepared_.get();
-  if (++step_ < steps(samples_, batch_, workers_)) prepare();
+  if (ready_.empty()) {
+    const Batch several = prepared_.get();
+    prepare();
+    const int64_t count = several.input.size(0) / batch_;
+    const std::vector<torch::Tensor> inputs = several.input.chunk(count);
+    const std::vector<torch::Tensor> targets = several.target.chunk(count);
+    for (size_t i = 0; i < inputs.size(); ++i) ready_.push_back({inputs[i], targets[i]});
+  }
+  Batch batch = std::move(ready_.front());
+  ready_.pop_front();
   return batch;
 }
 

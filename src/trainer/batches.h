@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <deque>
 #include <future>
 
 #include "data/dataset.h"
@@ -32,7 +33,7 @@ class Samples {
 };
 
 // One epoch as one worker sees it. All workers shuffle alike, and each takes its own part of every
-// global batch. The next batch is made on another thread while this one is used.
+// global batch. The next batches are made on another thread while these are used.
 class EpochBatches {
  public:
   EpochBatches(const Samples& samples, int64_t batch, int worker, int workers, uint64_t seed,
@@ -58,8 +59,9 @@ class EpochBatches {
   int worker_;
   int workers_;
   torch::Tensor order_;
-  int64_t step_;
-  std::future<Batch> prepared_;
+  int64_t next_step_;  // the first that is not prepared
+  std::deque<Batch> ready_;
+  std::future<Batch> prepared_;  // the samples of several steps
 };
 
 }  // namespace gradwire::trainer

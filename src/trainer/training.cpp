@@ -80,6 +80,7 @@ class Training {
     const int64_t first = step_ % steps_per_epoch_;
     EpochBatches batches(training_, settings_.batch, group_->getRank(), group_->getSize(),
                          settings_.seed * 1000003 + static_cast<uint64_t>(epoch), first);
+    end_of_step_ = Clock::now();
     for (int64_t step = first; step < steps_per_epoch_; ++step) {
       if (stop_.stops_before(step_)) {
         save();
@@ -99,7 +100,7 @@ class Training {
   }
 
   void take_step(EpochBatches& batches) {
-    const auto begin = Clock::now();
+    const auto begin = end_of_step_;  // bookkeeping counts as well
     const Batch batch = batches.next();
     const auto loaded = Clock::now();
     const double rate = learning_rate(
@@ -112,7 +113,7 @@ class Training {
     loss.backward();  // compresses, sends, receives
     const auto backward = Clock::now();
     optimizer_->step();
-    const auto end = Clock::now();
+    const auto end = end_of_step_ = Clock::now();
     ++step_;
     results_.add_step({.loss = loss.item<double>(),
                        .load = seconds(begin, loaded),
@@ -211,7 +212,8 @@ class Training {
   StopAgreement stop_;
   std::optional<CheckpointFolder> folder_;
   int64_t steps_per_epoch_;
-  int64_t step_ = 0;  // steps done
+  int64_t step_ = 0;               // steps done
+  Clock::time_point end_of_step_;  // of the last one
 };
 
 }  // namespace

@@ -162,6 +162,14 @@ def test_learners_as_threads_learn_as_workers_do(tmp_path, images):
     assert figures(train(tmp_path, *common, "--learners", 4)) == figures(threads)
 
 
+@pytest.mark.alone
+def test_data_and_bookkeeping_take_little_of_even_a_short_step(tmp_path):
+    result = train(tmp_path, "--data", "fashion-mnist", "--model", "mlp", "--method", "allreduce",
+                   "--learners", 2, "--batch", 4, "--epochs", 1, "--train-limit", 8000)  # fmt: skip
+    (epoch,) = result["epochs"]
+    assert epoch["seconds_by_part"]["load"] < 0.05 * epoch["seconds"]
+
+
 @pytest.mark.parametrize("method", ["allreduce", "sign", "powersgd", "adacomp"])
 def test_two_learners_come_to_the_figures_of_two_workers(tmp_path, images, method):
     common = ["--data", images, "--model", "mlp", "--method", method, *LITTLE]
