@@ -33,7 +33,7 @@ class Run:
     method: str
     optimizer: str = "sgd"
     seed: int = 1
-    learners: int = 2  # threads of one process: to the bit what as many workers come to, and sooner
+    learners: int = 2  # threads of one process; two come, to the bit, to what two workers come to
     batch: int = 0  # of a learner, where it is not the task's
 
     @property

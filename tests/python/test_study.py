@@ -37,7 +37,7 @@ def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
     assert "| `adacomp` | 1 |" in text
     assert "`acpsgd:rank=2`, 2 learners, batch 32" in text
     # What was not trained this time stays as it was.
-    for heading in ("### fashion-cnn, sgd", "### speech-dnn, sgd"):
+    for heading in ("### fashion-cnn, sgd", "### speech-dnn, sgd", "### learners"):
         assert section(text, heading) == section((ROOT / "docs/accuracy.md").read_text(), heading)
     assert (tmp_path / "accuracy/learners.png").stat().st_size > 10_000
     assert "](accuracy/learners.png)" in text

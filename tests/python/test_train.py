@@ -167,7 +167,8 @@ def test_data_and_bookkeeping_take_little_of_even_a_short_step(tmp_path):
     result = train(tmp_path, "--data", "fashion-mnist", "--model", "mlp", "--method", "allreduce",
                    "--learners", 2, "--batch", 4, "--epochs", 1, "--train-limit", 8000)  # fmt: skip
     (epoch,) = result["epochs"]
-    assert epoch["seconds_by_part"]["load"] < 0.05 * epoch["seconds"]
+    # It is 1 % of a step of 1.4 ms. With a thread for every batch it was 4 to 5 %.
+    assert epoch["seconds_by_part"]["load"] < 0.025 * epoch["seconds"]
 
 
 @pytest.mark.parametrize("method", ["allreduce", "sign", "powersgd", "adacomp"])
