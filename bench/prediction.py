@@ -1,10 +1,10 @@
-"""How far predictions are from measurements: every method on models and rates of the race.
+"""Predictions against measurements, and `auto` against the best: models and rates of the race.
 
     python -m bench.prediction [--json FILE] [--models mlp,lstm] [--rates 100mbit,250mbit,1gbit]
 
-For every rate the link is probed and every method trains some steps, two at a time in turn. The
-profiles that the methods record at the last rate serve to predict all of them, so the other rates
-are not fitted.
+For every rate the link is probed, and stock DDP, every method and, once it has decided, `auto`
+train some steps, four at a time in turn. The profiles that the methods record at the last rate
+serve to predict all of them, so the other rates are not fitted.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from bench.race.worker import Entrant, keep_freed_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release"))
+DDP, AUTO = "ddp", "auto"
 METHODS = ("allreduce", "half", "sign", "topk", "powersgd", "acpsgd", "adacomp")
-BATCHES = {"mlp": 128, "lstm": 20, "bert": 4, "resnet50": 4, "mlp-small": 8}
+BATCHES = {"mlp": 128, "lstm": 20, "bert": 1, "resnet50": 4, "mlp-small": 8}
 RANK = 4
-TURN = 2
+TURN = 4
 STEPS = 16
-SECONDS = 15.0  # of timed steps of a method, at the most, once there are four
+SECONDS = 15.0  # of timed steps; whoever has had as many has no further turn
 
 
 def seconds_of_turn(entrant: Entrant) -> list[float]:
@@ -43,24 +44,38 @@ def seconds_of_turn(entrant: Entrant) -> list[float]:
     return [max(sum(step[:2]) for step in steps) for steps in zip(*everyone, strict=True)]
 
 
-def work(name: str, out: Path) -> None:
+def work(model: str, out: Path) -> None:
     keep_freed_memory()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    base, batches = make_model(name), make_batches(name, BATCHES[name], dist.get_rank())
-    entrants = {method: Entrant(method, base, batches, RANK) for method in METHODS}
-    seconds: dict[str, list[float]] = {method: [] for method in METHODS}
+    base, batches = make_model(model), make_batches(model, BATCHES[model], dist.get_rank())
+    entrants = {name: Entrant(name, base, batches, RANK) for name in (DDP, *METHODS, AUTO)}
+    seconds: dict[str, list[float]] = {name: [] for name in entrants}
     for _ in range(STEPS // TURN):
-        for method, entrant in entrants.items():
-            if len(seconds[method]) < 4 or sum(seconds[method]) < SECONDS:
-                seconds[method] += seconds_of_turn(entrant)
-    measured = {
-        method: (statistics.median(seconds[method]), entrant.contender.attachment.profile())
-        for method, entrant in entrants.items()
-    }
+        for name, entrant in entrants.items():
+            if sum(seconds[name]) < SECONDS:
+                seconds[name] += seconds_of_turn(entrant)
     if dist.get_rank() == 0:
+        state = entrants[AUTO].contender.attachment.state_dict()
+        measured = {
+            "seconds": {name: statistics.median(values) for name, values in seconds.items()},
+            "profiles": {name: entrants[name].contender.attachment.profile() for name in METHODS},
+            "contest": tried_in(json.loads(state["worker0/auto"])["contest"]),
+        }
         out.write_text(json.dumps(measured))
     dist.barrier()
+
+
+def tried_in(contest: dict[str, Any]) -> list[dict[str, Any]]:
+    """What `auto` has had running, and what a step of it took."""
+    return [
+        {
+            "methods": sorted(set(contender["methods"].values())) or ["allreduce"],
+            "parameters": len(contender["methods"]),
+            "seconds": contender["expected_seconds"],
+        }
+        for contender in contest["contenders"]
+    ]
 
 
 def in_lab(rate: str, *command: str) -> None:
@@ -83,29 +98,30 @@ def compare(name: str, rates: list[str], folder: Path) -> list[dict[str, Any]]:
         out = folder / "measured.json"
         in_lab(rate, sys.executable, "-m", "bench.prediction", "--work", name, "--json", str(out))
         measured[rate] = json.loads(out.read_text())
+    profiles = measured[rates[-1]]["profiles"]
     return [
         {
             "model": name,
             "rate": rate,
-            "method": method,
-            "measured": measured[rate][method][0],
-            "predicted": predicted(measured[rates[-1]][method][1], links[rate], method),
+            "measured": measured[rate]["seconds"],
+            "predicted": {
+                method: predicted(profiles[method], links[rate], method) for method in METHODS
+            },
+            "contest": measured[rate]["contest"],
         }
         for rate in rates
-        for method in METHODS
     ]
 
 
-def wrong_orders(rows: list[dict[str, Any]]) -> list[str]:
-    """Pairs of methods, in one place, that differ by more than 10 % and are predicted reversed."""
-    found = []
-    for a in rows:
-        for b in rows:
-            same_place = (a["model"], a["rate"]) == (b["model"], b["rate"])
-            differ = a["measured"] * 1.1 < b["measured"]
-            if same_place and differ and a["predicted"] > b["predicted"]:
-                found.append(f"{a['model']} at {a['rate']}: {a['method']} before {b['method']}")
-    return found
+def wrong_orders(place: dict[str, Any]) -> list[str]:
+    """Pairs of methods that differ by more than 10 % and are predicted reversed."""
+    measured, predicted = place["measured"], place["predicted"]
+    return [
+        f"{place['model']} at {place['rate']}: {a} before {b}"
+        for a in METHODS
+        for b in METHODS
+        if measured[a] * 1.1 < measured[b] and predicted[a] > predicted[b]
+    ]
 
 
 def main() -> None:
@@ -122,19 +138,37 @@ def main() -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    rows = []
+    places: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for name in args.models.split(","):
-            rows += compare(name, args.rates.split(","), Path(folder))
-    for row in rows:
-        row["error"] = row["predicted"] / row["measured"] - 1
-        print("{model:8} {rate:8} {method:10} {measured:8.3f} s {predicted:8.3f} s".format(**row),
-              f"{100 * row['error']:+6.1f} %")  # fmt: skip
-    errors = [abs(row["error"]) for row in rows]
+            found = compare(name, args.rates.split(","), Path(folder))
+            for place in found:
+                show(place)
+            places += found
+            if args.json:
+                args.json.write_text(json.dumps(places, indent=1))
+    errors = [abs(error) for place in places for error in place["errors"].values()]
     print(f"median error {100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} %")
-    print("order wrong:", *(wrong_orders(rows) or ["nowhere"]), sep="\n  ")
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+    wrong = [pair for place in places for pair in wrong_orders(place)]
+    print("order wrong:", *(wrong or ["nowhere"]), sep="\n  ")
+
+
+def show(place: dict[str, Any]) -> None:
+    measured, predicted = place["measured"], place["predicted"]
+    place["errors"] = {name: predicted[name] / measured[name] - 1 for name in METHODS}
+    print(f"{place['model']} at {place['rate']}")
+    print(f"  {DDP:10} {measured[DDP]:8.3f} s")
+    for name in METHODS:
+        error = f"{100 * place['errors'][name]:+6.1f} %"
+        print(f"  {name:10} {measured[name]:8.3f} s {predicted[name]:8.3f} s {error}")
+    best = min(measured[name] for name in (DDP, *METHODS))
+    print(
+        f"  {AUTO:10} {measured[AUTO]:8.3f} s, {measured[AUTO] / best:.3f} of the best,",
+        f"{measured[AUTO] / measured[DDP]:.3f} of {DDP}",
+        flush=True,
+    )
+    for tried in place["contest"]:
+        print(f"    tried {'+'.join(tried['methods']):20} {tried['seconds']:8.3f} s")
 
 
 if __name__ == "__main__":

@@ -70,6 +70,8 @@ CELLS: dict[str, Cell] = {
         "BERT-Base, batch 1 x 64 tokens, 1 Gb/s: other methods",
         *("bert", 1, "1gbit", without("allreduce", *LOW_RANK[2:])),
         steps=12,
+        turn=4,
+        keep=True,
         budget=420,
     ),
     "bert-1x64-100mbit": Cell(

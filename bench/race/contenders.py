@@ -32,8 +32,9 @@ class Contender:
     attachment: gradwire.Attachment | None = None
     # DDP makes its buckets anew after the first step, torch's PowerSGD begins in the third.
     warm_up = 3
-    # It decides by the time between its steps, and others' turns in between would mislead it.
-    watches_the_clock = False
+    # Steps before others take over. Whoever decides by the time between its steps must not find the
+    # turns of others in half of them.
+    shortest_turn = 2
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -137,10 +138,10 @@ def ours(
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":
-        # It decides after six steps, and then tries up to seven decisions for seven steps each. The
-        # winner first sends what the others have left behind.
-        contender.warm_up = 62
-        contender.watches_the_clock = True
+        # It decides after six steps, and then tries up to seven decisions for seven steps each,
+        # twice where they are close. The winner first sends what the others have left behind.
+        contender.warm_up = 110
+        contender.shortest_turn = 4
     return contender
 
 

@@ -156,7 +156,6 @@ class Race:
         self.batches = make_batches(args.model, args.batch, self.worker)
         self.cost: dict[str, float] = {}  # seconds of a contender's last turn
         self.kept: dict[str, Entrant] = {}
-        self.done: set[str] = set()  # who has had all its steps in one turn
         self.begin_of_turn = self.begin
         self.result: dict[str, Any] = {
             "parameters": sum(p.numel() for p in self.base.parameters()),
@@ -192,7 +191,7 @@ class Race:
         contender has fewer steps and not the others. In the first round nobody's cost is known.
         """
         chosen, left = [], self.left()
-        waiting = set(self.args.contenders) - set(self.result["errors"]) - self.done
+        waiting = set(self.args.contenders) - set(self.result["errors"])
         for name in sorted(waiting, key=lambda name: self.cost.get(name, 0.0)):
             left -= self.cost.get(name, 0.0)
             if left > 0:
@@ -228,15 +227,12 @@ class Race:
 
     def figures_of_turn(self, name: str) -> dict[str, Any]:
         entrant = self.kept.get(name) or Entrant(name, self.base, self.batches, self.args.rank)
-        if entrant.contender.watches_the_clock:
-            self.done.add(name)
-            figures = entrant.take_turn(self.args.steps, self.left())
-        elif self.args.keep:
+        turn = max(self.args.turn, entrant.contender.shortest_turn)
+        if self.args.keep:
             self.kept[name] = entrant
             self.begin_of_turn = time.monotonic()  # the next turn will need no warm-up
-            return entrant.take_turn(self.args.turn, self.left())
-        else:
-            figures = entrant.take_turn(self.args.turn, self.left())
+            return entrant.take_turn(turn, self.left())
+        figures = entrant.take_turn(turn, self.left())
         figures["stats"] = entrant.leave()
         return figures
 

@@ -64,8 +64,10 @@ std::vector<size_t> add_parameters(const RecordedJob& job, planner::Profile& pro
 
 planner::Bucket bucket_of(const std::vector<size_t>& parameters, const std::vector<size_t>& places,
                           const StepRecorder::Bucket& recorded) {
-  planner::Bucket bucket{
-      .parameters = {}, .ready_seconds = recorded.ready_seconds, .measured = recorded.coding};
+  planner::Bucket bucket{.parameters = {},
+                         .ready_seconds = recorded.ready_seconds,
+                         .measured = recorded.coding,
+                         .sent_bytes = recorded.sent_bytes};
   for (const size_t i : parameters) {
     if (places[i] != kLeftOut) bucket.parameters.push_back(places[i]);
   }

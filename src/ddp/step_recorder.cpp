@@ -103,10 +103,12 @@ void StepRecorder::bucket_is_launched() {
   steps_.back().back().coding.encode = backward_went_on_.seconds_since(bucket_ready_);
 }
 
-void StepRecorder::bucket_is_decoded(size_t bucket, double between_seconds, double decode_seconds) {
-  planner::CodingSeconds& coding = steps_.back().at(bucket).coding;
-  coding.between = between_seconds;
-  coding.decode = decode_seconds;
+void StepRecorder::bucket_is_decoded(size_t bucket, double between_seconds, double decode_seconds,
+                                     double sent_bytes) {
+  Bucket& decoded = steps_.back().at(bucket);
+  decoded.coding.between = between_seconds;
+  decoded.coding.decode = decode_seconds;
+  decoded.sent_bytes = sent_bytes;
 }
 
 StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements) const {
@@ -134,7 +136,8 @@ StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements
          .ready_seconds = median_of([](const Bucket& b) { return b.ready_seconds; }),
          .coding = {.encode = median_of([](const Bucket& b) { return b.coding.encode; }),
                     .between = median_of([](const Bucket& b) { return b.coding.between; }),
-                    .decode = median_of([](const Bucket& b) { return b.coding.decode; })}});
+                    .decode = median_of([](const Bucket& b) { return b.coding.decode; })},
+         .sent_bytes = median_of([](const Bucket& b) { return b.sent_bytes; })});
   }
   return medians;
 }

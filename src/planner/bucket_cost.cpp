@@ -206,7 +206,7 @@ BucketCost modelled_cost(const Profile& profile, const Bucket& bucket, const Met
   throw std::logic_error("not a method");
 }
 
-// Replaces a modelled time by the measured one, changed as the model says that another rank or
+// Replaces a modelled figure by the measured one, changed as the model says that another rank or
 // number of workers changes it.
 void calibrate(double& modelled, double measured, double modelled_where_measured) {
   const bool is_scalable = modelled_where_measured > 0;
@@ -225,6 +225,12 @@ BucketCost bucket_cost(const Profile& profile, const Bucket& bucket, const Metho
   calibrate(cost.rounds[0].compute_seconds, seconds.encode, seen.rounds[0].compute_seconds);
   calibrate(cost.rounds[1].compute_seconds, seconds.between, seen.rounds[1].compute_seconds);
   calibrate(cost.decode_seconds, seconds.decode, seen.decode_seconds);
+  // What a method gathers depends on the gradients; what others send follows from shapes alone.
+  const bool gathers = cost.rounds[0].collective == Collective::all_gather;
+  if (gathers && bucket.sent_bytes > 0 && measured->workers > 1) {
+    const double payload = bucket.sent_bytes / static_cast<double>(measured->workers - 1);
+    calibrate(cost.rounds[0].bytes, payload, seen.rounds[0].bytes);
+  }
   return cost;
 }
 

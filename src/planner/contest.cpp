@@ -10,59 +10,82 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "gradwire-contest-2";
+constexpr const char* kFormat = "gradwire-contest-3";
 
 // One may be predicted too fast and the other too slow, each by a fifth (docs/plan.md).
 constexpr double kRivalry = 0.4;
+
+// A trial is a few steps only: within this of the fastest a second one is due.
+constexpr double kClose = 0.1;
 
 }  // namespace
 
 Contest::Contest(Decision incumbent, std::vector<Decision> challengers)
     : contenders_(std::move(challengers)) {
+  for (size_t i = contenders_.size(); i > 0; --i) waiting_.push_back(i);
   contenders_.insert(contenders_.begin(), std::move(incumbent));
 }
 
+const Decision& Contest::fastest() const {
+  return *std::ranges::min_element(contenders_, {}, &Decision::expected_seconds);
+}
+
 const Decision& Contest::running() const {
-  if (!is_over()) return contenders_[tried_];
-  const Decision& fastest = *std::ranges::min_element(contenders_, {}, &Decision::expected_seconds);
-  const Decision* winner = &fastest;
+  if (!is_over()) return contenders_[waiting_.back()];
+  const Decision* winner = &fastest();
+  const double tolerated = (1 + kTolerance) * winner->expected_seconds;
   for (const Decision& contender : contenders_) {
-    if (contender.expected_seconds > (1 + kTolerance) * fastest.expected_seconds) continue;
+    if (contender.expected_seconds > tolerated) continue;
     if (contender.loss < winner->loss) winner = &contender;
   }
   return *winner;
 }
 
 void Contest::take_turn(double seconds) {
-  contenders_[tried_].expected_seconds = seconds;
-  if (!contenders_[tried_].compresses()) {
-    for (Decision& contender : contenders_) contender.plain_seconds = seconds;
+  Decision& tried = contenders_[waiting_.back()];
+  tried.expected_seconds = is_final_ ? std::min(tried.expected_seconds, seconds) : seconds;
+  if (!tried.compresses()) {
+    for (Decision& contender : contenders_) contender.plain_seconds = tried.expected_seconds;
   }
-  ++tried_;
+  waiting_.pop_back();
+  if (waiting_.empty() && !is_final_) call_finalists();
+}
+
+void Contest::call_finalists() {
+  is_final_ = true;
+  const double close = (1 + kClose) * fastest().expected_seconds;
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    if (contenders_[i].expected_seconds <= close) waiting_.push_back(i);
+  }
+  if (waiting_.size() == 1) waiting_.clear();
 }
 
 json to_json(const Contest& contest) {
   json contenders = json::array();
   for (const Decision& contender : contest.contenders_) contenders.push_back(to_json(contender));
-  return {{"format", kFormat}, {"contenders", contenders}, {"tried", contest.tried_}};
+  return {{"format", kFormat},
+          {"contenders", contenders},
+          {"waiting", contest.waiting_},
+          {"round", contest.is_final_ ? 2 : 1}};
 }
 
 Contest contest_from_json(const json& value) {
   const JsonObject object(value, "contest");
   object.require_format(kFormat);
-  object.allow_only({"format", "contenders", "tried"});
-  std::vector<Decision> contenders;
-  for (const json& contender : object.list("contenders")) {
-    contenders.push_back(decision_from_json(contender));
-  }
-  if (contenders.empty()) object.refuse("contenders", "must not be empty");
+  object.allow_only({"format", "contenders", "waiting", "round"});
   Contest contest(Decision{});
-  contest.contenders_ = std::move(contenders);
-  const int64_t tried = object.integer("tried");
-  if (tried < 1 || static_cast<size_t>(tried) > contest.contenders_.size()) {
-    object.refuse("tried", "must be a number of contenders");
+  contest.contenders_.clear();
+  for (const json& contender : object.list("contenders")) {
+    contest.contenders_.push_back(decision_from_json(contender));
   }
-  contest.tried_ = static_cast<size_t>(tried);
+  if (contest.contenders_.empty()) object.refuse("contenders", "must not be empty");
+  for (const int64_t index : object.integers("waiting")) {
+    if (index < 0 || index >= std::ssize(contest.contenders_)) {
+      object.refuse("waiting", "must be indices of contenders");
+    }
+    contest.waiting_.push_back(static_cast<size_t>(index));
+  }
+  contest.is_final_ = object.integer("round") == 2;
   return contest;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // What runs now against decisions that are predicted to be faster, tried one after the other: the
-// clock decides between them.
+// clock decides between them. Those that were close run once more, in the opposite order, and the
+// better of the two times counts: a machine that was slow for a while slows down whoever runs then.
 
 #include <vector>
 
@@ -15,7 +16,7 @@ class Contest {
   // won where there are none.
   explicit Contest(Decision incumbent, std::vector<Decision> challengers = {});
 
-  bool is_over() const { return tried_ == contenders_.size(); }
+  bool is_over() const { return waiting_.empty(); }
   // The one to be tried now; when it is over, the winner: of those within the tolerance of the
   // fastest the least lossy.
   const Decision& running() const;
@@ -27,8 +28,12 @@ class Contest {
   friend nlohmann::json to_json(const Contest& contest);
   friend Contest contest_from_json(const nlohmann::json& value);
 
+  const Decision& fastest() const;
+  void call_finalists();
+
   std::vector<Decision> contenders_;  // with measured seconds, as far as they have been tried
-  size_t tried_ = 1;                  // the incumbent has been
+  std::vector<size_t> waiting_;       // contenders, the one to be tried now last
+  bool is_final_ = false;
 };
 
 nlohmann::json to_json(const Contest& contest);

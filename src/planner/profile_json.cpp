@@ -86,13 +86,16 @@ json bucket_to_json(const Bucket& bucket, bool is_measured) {
   result["encode_seconds"] = bucket.measured.encode;
   result["between_seconds"] = bucket.measured.between;
   result["decode_seconds"] = bucket.measured.decode;
+  if (bucket.sent_bytes > 0) result["sent_bytes"] = bucket.sent_bytes;
   return result;
 }
 
 Bucket bucket_from_json(const JsonObject& object, bool is_measured) {
   std::set<std::string> fields = {"parameters", "ready_seconds"};
-  if (is_measured)
-    fields.merge(std::set<std::string>{"encode_seconds", "between_seconds", "decode_seconds"});
+  if (is_measured) {
+    fields.merge(
+        std::set<std::string>{"encode_seconds", "between_seconds", "decode_seconds", "sent_bytes"});
+  }
   object.allow_only(fields);
   Bucket bucket;
   bucket.ready_seconds = object.number("ready_seconds");
@@ -103,6 +106,7 @@ Bucket bucket_from_json(const JsonObject& object, bool is_measured) {
     bucket.measured = {.encode = object.number("encode_seconds"),
                        .between = object.number_or("between_seconds", 0),
                        .decode = object.number("decode_seconds")};
+    bucket.sent_bytes = object.number_or("sent_bytes", 0);
   }
   return bucket;
 }

@@ -10,7 +10,7 @@ using Methods = std::map<std::string, std::string>;
 
 const std::vector<std::vector<int64_t>> kModel = {{400, 300}, {300}, {300, 200}};
 
-// Six plain steps, then up to four decisions of seven steps each.
+// Six plain steps, then decisions of seven steps each, some of them twice.
 constexpr int kSteps = 40;
 
 struct Record {

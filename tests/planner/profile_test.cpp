@@ -65,7 +65,10 @@ Profile recorded_with(Method method) {
 }
 
 TEST(ProfileJson, KeepsWhatWasMeasured) {
-  const json written = to_json(recorded_with(Method::acpsgd));
+  Profile profile = recorded_with(Method::acpsgd);
+  profile.buckets[2].sent_bytes = 4000;
+  const json written = to_json(profile);
+  EXPECT_EQ(written["buckets"][2]["sent_bytes"], 4000);
   EXPECT_EQ(written["measured"]["workers"], 4);
   EXPECT_EQ(written["buckets"][2]["decode_seconds"], 0.002);
   EXPECT_EQ(written["parameters"][0]["kind"], "conv");
@@ -76,6 +79,9 @@ TEST(ProfileJson, RefusesWhatCannotHaveBeenMeasured) {
   json negative = to_json(recorded_with(Method::half));
   negative["buckets"][1]["encode_seconds"] = -1;
   EXPECT_NE(refusal_of(negative).find("encode_seconds"), std::string::npos);
+  json unsent = to_json(recorded_with(Method::half));
+  unsent["buckets"][1]["sent_bytes"] = -1;
+  EXPECT_NE(refusal_of(unsent).find("sent_bytes"), std::string::npos);
   json nobody = to_json(recorded_with(Method::half));
   nobody["measured"]["workers"] = 0;
   EXPECT_EQ(refusal_of(nobody), "[profile] measured.workers must be at least 1");
@@ -107,6 +113,31 @@ TEST(MeasuredCost, GrowsAsTheModelSays) {
   };
   EXPECT_DOUBLE_EQ(decode(profile, 4), 0.002);
   EXPECT_NEAR(decode(profile, 64), 0.002 * decode(example(), 64) / decode(example(), 4), 1e-12);
+}
+
+TEST(MeasuredCost, TakesWhatWasGatheredAndNotThePublishedRate) {
+  const MethodChoice adacomp = {.method = Method::adacomp};
+  Profile profile = recorded_with(Method::adacomp);
+  const auto bytes = [&](const MethodChoice& choice, int64_t workers) {
+    return bucket_cost(profile, profile.buckets[1], choice, workers, {}).rounds[0].bytes;
+  };
+  const double modelled = bytes(adacomp, 4);
+  profile.buckets[1].sent_bytes = 3 * 7000;  // 7,000 to each of three others
+  EXPECT_DOUBLE_EQ(bytes(adacomp, 4), 7000);
+  EXPECT_DOUBLE_EQ(bytes(adacomp, 64), 7000);
+  EXPECT_NE(modelled, 7000);
+  // Who asks for other rates gets the same change of them.
+  const MethodChoice other = {.method = Method::adacomp, .conv_rate = 20, .dense_rate = 100};
+  EXPECT_GT(bytes(other, 4), 1.9 * 7000);
+  // What another method sends does not follow from it.
+  const double topk = bytes({.method = Method::topk}, 4);
+  profile.buckets[1].sent_bytes = 0;
+  EXPECT_EQ(bytes({.method = Method::topk}, 4), topk);
+  // Nor does what travels by all-reduce change.
+  profile.measured->choice.method = Method::acpsgd;
+  const double factors = bytes({.method = Method::acpsgd}, 4);
+  profile.buckets[1].sent_bytes = 21000;
+  EXPECT_EQ(bytes({.method = Method::acpsgd}, 4), factors);
 }
 
 TEST(ProfileJson, TakesMissingRatesFromTheDevice) {

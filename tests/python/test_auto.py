@@ -146,7 +146,7 @@ def loaded_with_other_candidates(worker: int) -> str:
     state = gw.state_dict()
     decision = {"format": "gradwire-decision-2", "methods": {"0.weight": "topk"}}
     decision |= {"expected_seconds": 1.0, "plain_seconds": 2.0, "loss": 4.0}
-    contest = {"format": "gradwire-contest-2", "contenders": [decision], "tried": 1}
+    contest = {"format": "gradwire-contest-3", "contenders": [decision], "waiting": [], "round": 1}
     state[f"worker{worker}/auto"] = json.dumps(
         {"contest": contest, "next_look": 16, "other_seconds": 0.0}
     )

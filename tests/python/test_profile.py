@@ -47,19 +47,19 @@ class PausingNet(nn.Module):
         return self.second(Pause.apply(hidden))
 
 
-def profiled(worker: int, variant: str) -> dict[str, Any]:
+def profiled(worker: int, variant: str) -> tuple[dict[str, Any], dict[str, Any]]:
     method, options = VARIANTS[variant]
     ddp = DistributedDataParallel(PausingNet(), bucket_cap_mb=1)
     gw = gradwire.attach(ddp, method, **options)
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(100 * step + worker)
         ddp(torch.randn(4, 1, 8, 8, generator=generator)).sum().backward()
-    return gw.profile()
+    return gw.profile(), gw.stats()
 
 
 @pytest.mark.parametrize("variant", ["allreduce", "half", "sign_vote", "topk", "acpsgd"])
 def test_a_profile_tells_what_happened_and_can_be_planned_with(variant, tmp_path):
-    profile = run_world(2, profiled, variant)[0]
+    profile, stats = run_world(2, profiled, variant)[0]
     assert json.loads(json.dumps(profile)) == profile
     shapes = {p["name"]: (p["shape"], p["kind"]) for p in profile["parameters"]}
     assert shapes["conv.weight"] == ([4, 1, 3, 3], "conv")
@@ -87,6 +87,9 @@ def test_a_profile_tells_what_happened_and_can_be_planned_with(variant, tmp_path
     if variant in ("half", "sign_vote"):  # the others have one round in the model
         assert all(b["between_seconds"] > 0 for b in buckets)
         counted.append("between_seconds")
+
+    sent = sum(b.get("sent_bytes", 0) for b in buckets)
+    assert sent == (pytest.approx(stats["sent_bytes"] / STEPS, rel=0.1) if compresses else 0)
 
     file = tmp_path / "profile.json"
     file.write_text(json.dumps(profile))
