@@ -67,11 +67,10 @@ def work(model: str, out: Path) -> None:
 
 
 def tried_in(contest: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `auto` has had running, and what a step of it took."""
+    """What `auto` tried when it last decided, and what a step of it took."""
     return [
         {
             "methods": sorted(set(contender["methods"].values())) or ["allreduce"],
-            "parameters": len(contender["methods"]),
             "seconds": contender["expected_seconds"],
         }
         for contender in contest["contenders"]
@@ -99,18 +98,26 @@ def compare(name: str, rates: list[str], folder: Path) -> list[dict[str, Any]]:
         in_lab(rate, sys.executable, "-m", "bench.prediction", "--work", name, "--json", str(out))
         measured[rate] = json.loads(out.read_text())
     profiles = measured[rates[-1]]["profiles"]
-    return [
-        {
-            "model": name,
-            "rate": rate,
-            "measured": measured[rate]["seconds"],
-            "predicted": {
-                method: predicted(profiles[method], links[rate], method) for method in METHODS
-            },
-            "contest": measured[rate]["contest"],
-        }
-        for rate in rates
-    ]
+    return [compared(name, rate, measured[rate], profiles, links[rate]) for rate in rates]
+
+
+def compared(
+    model: str,
+    rate: str,
+    measured: dict[str, Any],
+    profiles: dict[str, Any],
+    link: dict[str, Any],
+) -> dict[str, Any]:
+    seconds = measured["seconds"]
+    expected = {method: predicted(profiles[method], link, method) for method in METHODS}
+    return {
+        "model": model,
+        "rate": rate,
+        "measured": seconds,
+        "predicted": expected,
+        "errors": {method: expected[method] / seconds[method] - 1 for method in METHODS},
+        "contest": measured["contest"],
+    }
 
 
 def wrong_orders(place: dict[str, Any]) -> list[str]:
@@ -155,7 +162,6 @@ def check(args: argparse.Namespace) -> None:
 
 def show(place: dict[str, Any]) -> None:
     measured, predicted = place["measured"], place["predicted"]
-    place["errors"] = {name: predicted[name] / measured[name] - 1 for name in METHODS}
     print(f"{place['model']} at {place['rate']}")
     print(f"  {DDP:10} {measured[DDP]:8.3f} s")
     for name in METHODS:

@@ -96,7 +96,7 @@ CELLS: dict[str, Cell] = {
         steps=16,
         turn=4,
         keep=True,
-        budget=240,
+        budget=280,
     ),
     "bert-1x64-unlimited": Cell(
         "BERT-Base, batch 1 x 64 tokens, unlimited link",
@@ -104,7 +104,7 @@ CELLS: dict[str, Cell] = {
         steps=24,
         turn=4,
         keep=True,
-        budget=240,
+        budget=280,
     ),
     "resnet50-1gbit": Cell(
         "ResNet-50, batch 4, 1 Gb/s",
@@ -113,7 +113,7 @@ CELLS: dict[str, Cell] = {
         steps=12,
         turn=4,
         keep=True,
-        budget=420,
+        budget=480,
     ),
     "lstm-100mbit": Cell(
         "LSTM 2 x 650, batch 20, 100 Mb/s",
@@ -121,7 +121,7 @@ CELLS: dict[str, Cell] = {
         steps=12,
         turn=4,
         keep=True,
-        budget=300,
+        budget=330,
     ),
     "mlp-1gbit": Cell(
         "MLP, batch 128, 1 Gb/s",
@@ -129,7 +129,7 @@ CELLS: dict[str, Cell] = {
         steps=16,
         turn=4,
         keep=True,
-        budget=120,
+        budget=135,
     ),
     "bert-1x64-1gbit-4workers": Cell(
         "BERT-Base, batch 1 x 64 tokens, 1 Gb/s, 4 workers",
@@ -150,7 +150,7 @@ CELLS: dict[str, Cell] = {
 
 QUICK: dict[str, Cell] = {
     "bert-1x64-1gbit": replace(CELLS["bert-1x64-1gbit"], steps=6, budget=170),
-    "mlp-1gbit": replace(CELLS["mlp-1gbit"], steps=4, budget=60),
+    "mlp-1gbit": replace(CELLS["mlp-1gbit"], steps=4, budget=80),
 }
 
 # For the test of the race itself; not part of it.

@@ -138,9 +138,9 @@ def ours(
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":
-        # It decides after six steps, and then tries up to seven decisions for seven steps each,
-        # twice where they are close. The winner first sends what the others have left behind.
-        contender.warm_up = 110
+        # It decides after six steps and tries up to seven decisions, seven steps each. Those that
+        # are close run again, the plain steps too, and the winner first sends what others left.
+        contender.warm_up = 114
         contender.shortest_turn = 4
     return contender
 

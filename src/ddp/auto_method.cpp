@@ -90,7 +90,7 @@ void AutoMethod::record_step(int64_t steps) {
 
 // Without the first one after a look: it has the look in it, and whatever that has changed.
 double AutoMethod::step_seconds() const {
-  return planner::median(std::vector<double>(seconds_.begin() + 1, seconds_.end()));
+  return planner::usual_seconds({seconds_.begin() + 1, seconds_.end()});
 }
 
 bool AutoMethod::look(int64_t steps, const Job& job) {
@@ -121,10 +121,9 @@ bool AutoMethod::look(int64_t steps, const Job& job) {
   return has_changed;
 }
 
-// Always in the same step, even if a resumed run has had no time to measure: then the prediction
-// stands.
+// Always in the same step, even if a resumed run has had no time to measure.
 void AutoMethod::try_next(const Job& job) {
-  contest_.take_turn(seconds_.size() < 2 ? decision().expected_seconds : step_seconds());
+  contest_.take_turn(seconds_.size() < 2 ? std::nullopt : std::optional(step_seconds()));
   take_from_first_worker(contest_);
   if (!contest_.is_over() || group_->getRank() != 0 || decision().methods == told_) return;
   try {

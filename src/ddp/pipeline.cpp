@@ -235,7 +235,7 @@ void Pipeline::complete(Passage& passage) {
   const std::lock_guard lock(mutex_);
   const double decoded_before = stats_.decode_seconds;
   double between_seconds = 0;
-  double sent_bytes = 0;
+  double gathered_bytes = 0;
   for (const auto& leg : passage.legs) {
     wait_for(*leg);
     RECORD_FUNCTION("gradwire::decode", {});
@@ -246,11 +246,12 @@ void Pipeline::complete(Passage& passage) {
     leg->exchange->finish();
     count(*leg);
     between_seconds += leg->between_seconds;
-    sent_bytes += leg->sent_bytes;
+    const bool gathers = leg->round.collective == Collective::all_gather && !leg->is_followed;
+    if (gathers) gathered_bytes += static_cast<double>(wire_bytes(leg->round.send));
   }
   if (is_recording_) {
     recorder_.bucket_is_decoded(passage.place, between_seconds,
-                                stats_.decode_seconds - decoded_before, sent_bytes);
+                                stats_.decode_seconds - decoded_before, gathered_bytes);
   }
   if (passage.active != nullptr) divide_by_active(passage);
   --under_way_;

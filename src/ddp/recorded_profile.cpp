@@ -67,7 +67,7 @@ planner::Bucket bucket_of(const std::vector<size_t>& parameters, const std::vect
   planner::Bucket bucket{.parameters = {},
                          .ready_seconds = recorded.ready_seconds,
                          .measured = recorded.coding,
-                         .sent_bytes = recorded.sent_bytes};
+                         .gathered_bytes = recorded.gathered_bytes};
   for (const size_t i : parameters) {
     if (places[i] != kLeftOut) bucket.parameters.push_back(places[i]);
   }

@@ -104,11 +104,11 @@ void StepRecorder::bucket_is_launched() {
 }
 
 void StepRecorder::bucket_is_decoded(size_t bucket, double between_seconds, double decode_seconds,
-                                     double sent_bytes) {
+                                     double gathered_bytes) {
   Bucket& decoded = steps_.back().at(bucket);
   decoded.coding.between = between_seconds;
   decoded.coding.decode = decode_seconds;
-  decoded.sent_bytes = sent_bytes;
+  decoded.gathered_bytes = gathered_bytes;
 }
 
 StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements) const {
@@ -137,7 +137,7 @@ StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements
          .coding = {.encode = median_of([](const Bucket& b) { return b.coding.encode; }),
                     .between = median_of([](const Bucket& b) { return b.coding.between; }),
                     .decode = median_of([](const Bucket& b) { return b.coding.decode; })},
-         .sent_bytes = median_of([](const Bucket& b) { return b.sent_bytes; })});
+         .gathered_bytes = median_of([](const Bucket& b) { return b.gathered_bytes; })});
   }
   return medians;
 }

@@ -25,7 +25,7 @@ class StepRecorder {
   void bucket_is_launched();
   // After backward; `bucket` counts from 0 in every step.
   void bucket_is_decoded(size_t bucket, double between_seconds, double decode_seconds,
-                         double sent_bytes);
+                         double gathered_bytes);
 
   struct Bucket {
     int64_t elements = 0;
@@ -34,7 +34,7 @@ class StepRecorder {
     double ready_seconds = 0;
     double lost_seconds = 0;  // to other threads, since the bucket before
     planner::CodingSeconds coding = {};
-    double sent_bytes = 0;
+    double gathered_bytes = 0;
   };
   struct Medians {
     int64_t steps = 0;

@@ -182,8 +182,9 @@ BucketCost gathered(const BucketView& bucket, double payload, int64_t workers) {
                    bucket.decode_payloads(payload, workers));
 }
 
+// What methods gather is modelled, and multiplied by `gathers`.
 BucketCost modelled_cost(const Profile& profile, const Bucket& bucket, const MethodChoice& choice,
-                         int64_t workers, AcpsgdStep step) {
+                         int64_t workers, AcpsgdStep step, double gathers = 1) {
   const BucketView view(profile, bucket, choice);
   switch (choice.method) {
     case Method::allreduce:
@@ -195,18 +196,18 @@ BucketCost modelled_cost(const Profile& profile, const Bucket& bucket, const Met
     case Method::acpsgd:
       return acpsgd(view, step);
     case Method::topk:
-      return gathered(view, view.topk_payload(), workers);
+      return gathered(view, gathers * view.topk_payload(), workers);
     case Method::adacomp:
-      return gathered(view, view.adacomp_payload(), workers);
+      return gathered(view, gathers * view.adacomp_payload(), workers);
     case Method::sign:
-      return gathered(view, view.sign_payload(), workers);
+      return gathered(view, gathers * view.sign_payload(), workers);
     case Method::sign_vote:
       return by_slices(view, view.sign_bits(), workers);
   }
   throw std::logic_error("not a method");
 }
 
-// Replaces a modelled figure by the measured one, changed as the model says that another rank or
+// Replaces a modelled time by the measured one, changed as the model says that another rank or
 // number of workers changes it.
 void calibrate(double& modelled, double measured, double modelled_where_measured) {
   const bool is_scalable = modelled_where_measured > 0;
@@ -217,20 +218,20 @@ void calibrate(double& modelled, double measured, double modelled_where_measured
 
 BucketCost bucket_cost(const Profile& profile, const Bucket& bucket, const MethodChoice& choice,
                        int64_t workers, AcpsgdStep step) {
-  BucketCost cost = modelled_cost(profile, bucket, choice, workers, step);
   const auto& measured = profile.measured;
-  if (!measured || measured->choice.method != choice.method) return cost;
-  const BucketCost seen = modelled_cost(profile, bucket, measured->choice, measured->workers, step);
+  if (!measured || measured->choice.method != choice.method) {
+    return modelled_cost(profile, bucket, choice, workers, step);
+  }
+  BucketCost seen = modelled_cost(profile, bucket, measured->choice, measured->workers, step);
+  // It depends on the gradients; what is not gathered follows from shapes alone.
+  const double gathers =
+      bucket.gathered_bytes > 0 ? bucket.gathered_bytes / seen.rounds[0].bytes : 1;
+  seen = modelled_cost(profile, bucket, measured->choice, measured->workers, step, gathers);
+  BucketCost cost = modelled_cost(profile, bucket, choice, workers, step, gathers);
   const CodingSeconds& seconds = bucket.measured;
   calibrate(cost.rounds[0].compute_seconds, seconds.encode, seen.rounds[0].compute_seconds);
   calibrate(cost.rounds[1].compute_seconds, seconds.between, seen.rounds[1].compute_seconds);
   calibrate(cost.decode_seconds, seconds.decode, seen.decode_seconds);
-  // What a method gathers depends on the gradients; what others send follows from shapes alone.
-  const bool gathers = cost.rounds[0].collective == Collective::all_gather;
-  if (gathers && bucket.sent_bytes > 0 && measured->workers > 1) {
-    const double payload = bucket.sent_bytes / static_cast<double>(measured->workers - 1);
-    calibrate(cost.rounds[0].bytes, payload, seen.rounds[0].bytes);
-  }
   return cost;
 }
 

@@ -41,13 +41,19 @@ const Decision& Contest::running() const {
   return *winner;
 }
 
-void Contest::take_turn(double seconds) {
-  Decision& tried = contenders_[waiting_.back()];
-  tried.expected_seconds = is_final_ ? std::min(tried.expected_seconds, seconds) : seconds;
-  if (!tried.compresses()) {
-    for (Decision& contender : contenders_) contender.plain_seconds = tried.expected_seconds;
-  }
+void Contest::take_turn(std::optional<double> seconds) {
+  const size_t index = waiting_.back();
+  Decision& tried = contenders_[index];
   waiting_.pop_back();
+  if (!seconds) {
+    if (!is_final_) waiting_.insert(waiting_.begin(), index);
+  } else if (!tried.compresses()) {
+    // Its first time may be that of DDP's own steps, which cannot be had again (docs/plan.md).
+    tried.expected_seconds = *seconds;
+    for (Decision& contender : contenders_) contender.plain_seconds = *seconds;
+  } else {
+    tried.expected_seconds = is_final_ ? std::min(tried.expected_seconds, *seconds) : *seconds;
+  }
   if (waiting_.empty() && !is_final_) call_finalists();
 }
 
@@ -80,12 +86,19 @@ Contest contest_from_json(const json& value) {
   }
   if (contest.contenders_.empty()) object.refuse("contenders", "must not be empty");
   for (const int64_t index : object.integers("waiting")) {
-    if (index < 0 || index >= std::ssize(contest.contenders_)) {
-      object.refuse("waiting", "must be indices of contenders");
+    const auto contender = static_cast<size_t>(index);
+    const bool is_twice = std::ranges::find(contest.waiting_, contender) != contest.waiting_.end();
+    if (contender >= contest.contenders_.size() || is_twice) {
+      object.refuse("waiting", "must be indices of contenders, each once at the most");
     }
-    contest.waiting_.push_back(static_cast<size_t>(index));
+    contest.waiting_.push_back(contender);
   }
-  contest.is_final_ = object.integer("round") == 2;
+  const int64_t round = object.integer("round");
+  if (round != 1 && round != 2) object.refuse("round", "must be 1 or 2");
+  contest.is_final_ = round == 2;
+  if (contest.waiting_.empty() && !contest.is_final_ && contest.contenders_.size() > 1) {
+    object.refuse("waiting", "must not be empty in the first round");
+  }
   return contest;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
-// What runs now against decisions that are predicted to be faster, tried one after the other: the
-// clock decides between them. Those that were close run once more, in the opposite order, and the
-// better of the two times counts: a machine that was slow for a while slows down whoever runs then.
+// What runs now against a decision that is predicted to be faster and others that may be, tried one
+// after the other: the clock decides between them. Those that were close run once more, in the
+// opposite order, and the better of the two times counts: what slows the machine down for a while
+// slows down whoever runs then.
 
+#include <optional>
 #include <vector>
 
 #include "planner/decision.h"
@@ -21,8 +23,9 @@ class Contest {
   // fastest the least lossy.
   const Decision& running() const;
   const std::vector<Decision>& contenders() const { return contenders_; }
-  // The running one's steps take this long: now the next.
-  void take_turn(double seconds);
+  // The running one's steps take this long: now the next. Whoever could not be timed has its turn
+  // again later, unless it has been timed before.
+  void take_turn(std::optional<double> seconds);
 
  private:
   friend nlohmann::json to_json(const Contest& contest);

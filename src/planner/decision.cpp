@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/json_object.h"
+#include "planner/link_fit.h"
 #include "planner/quantity.h"
 
 namespace gradwire::planner {
@@ -14,6 +15,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "gradwire-decision-2";
+
+// In multiples of the shortest.
+constexpr double kLongestStep = 3;
 
 std::string percent(double part) {
   char text[32];
@@ -77,6 +81,12 @@ Decision corrected(Decision predicted, const Decision& running, const MeasuredSt
     predicted.expected_seconds = predicted.plain_seconds;
   }
   return predicted;
+}
+
+double usual_seconds(std::vector<double> seconds) {
+  const double longest = kLongestStep * *std::ranges::min_element(seconds);
+  std::erase_if(seconds, [&](double step) { return step > longest; });
+  return median(std::move(seconds));
 }
 
 Verdict judge(const Decision& decision, double measured_seconds) {

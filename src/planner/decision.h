@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "planner/choose.h"
 
@@ -51,6 +52,10 @@ double other_seconds(const Profile& profile, const Network& network, const Measu
 
 // What was measured is better than what is predicted.
 Decision corrected(Decision predicted, const Decision& running, const MeasuredStep& step);
+
+// Of steps that took as long from the one to the next. Where that is several times what it can be,
+// something else was done in between, as an evaluation or a checkpoint.
+double usual_seconds(std::vector<double> seconds);
 
 enum class Verdict : uint8_t {
   as_expected,

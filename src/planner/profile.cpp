@@ -28,7 +28,7 @@ void check_measured(const Profile& profile) {
     require(seconds.encode >= 0 && seconds.between >= 0 && seconds.decode >= 0,
             "the encode_seconds, between_seconds and decode_seconds of buckets must not be "
             "negative");
-    require(bucket.sent_bytes >= 0, "the sent_bytes of buckets must not be negative");
+    require(bucket.gathered_bytes >= 0, "the gathered_bytes of buckets must not be negative");
   }
 }
 

@@ -34,7 +34,7 @@ struct Bucket {
   std::vector<size_t> parameters;  // indices
   double ready_seconds = 0;        // from the start of backward, nothing else going on
   CodingSeconds measured = {};     // where the profile has a measured method
-  double sent_bytes = 0;           // by a worker, with that method; 0 if that is not known
+  double gathered_bytes = 0;       // that a worker handed in with that method; 0: not known
 };
 
 // The method under which a profile was recorded: its costs are known and not computed from rates.

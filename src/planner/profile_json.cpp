@@ -86,15 +86,15 @@ json bucket_to_json(const Bucket& bucket, bool is_measured) {
   result["encode_seconds"] = bucket.measured.encode;
   result["between_seconds"] = bucket.measured.between;
   result["decode_seconds"] = bucket.measured.decode;
-  if (bucket.sent_bytes > 0) result["sent_bytes"] = bucket.sent_bytes;
+  if (bucket.gathered_bytes > 0) result["gathered_bytes"] = bucket.gathered_bytes;
   return result;
 }
 
 Bucket bucket_from_json(const JsonObject& object, bool is_measured) {
   std::set<std::string> fields = {"parameters", "ready_seconds"};
   if (is_measured) {
-    fields.merge(
-        std::set<std::string>{"encode_seconds", "between_seconds", "decode_seconds", "sent_bytes"});
+    fields.merge(std::set<std::string>{"encode_seconds", "between_seconds", "decode_seconds",
+                                       "gathered_bytes"});
   }
   object.allow_only(fields);
   Bucket bucket;
@@ -106,7 +106,7 @@ Bucket bucket_from_json(const JsonObject& object, bool is_measured) {
     bucket.measured = {.encode = object.number("encode_seconds"),
                        .between = object.number_or("between_seconds", 0),
                        .decode = object.number("decode_seconds")};
-    bucket.sent_bytes = object.number_or("sent_bytes", 0);
+    bucket.gathered_bytes = object.number_or("gathered_bytes", 0);
   }
   return bucket;
 }

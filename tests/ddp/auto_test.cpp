@@ -10,12 +10,12 @@ using Methods = std::map<std::string, std::string>;
 
 const std::vector<std::vector<int64_t>> kModel = {{400, 300}, {300}, {300, 200}};
 
-// Six plain steps, then decisions of seven steps each, some of them twice.
-constexpr int kSteps = 40;
+// Six plain steps, then up to seven decisions of seven steps each, and those that are close again.
+constexpr int kSteps = 111;
 
 struct Record {
   Methods plan;
-  Methods resumed_plan;
+  bool is_resumed_alike = true;  // after every step
   State state;
 };
 
@@ -23,20 +23,23 @@ struct Record {
 std::vector<Record> trained(const Options& options) {
   return run_world<Record>(2, [&](const Group& group) {
     DistributedDataParallel ddp(GradientFeeder(kModel), group, options);
+    DistributedDataParallel resumed(GradientFeeder(kModel), group, options);
+    Record record;
     for (int step = 0; step < kSteps; ++step) {
       results_of_step(ddp, gradients_for(group->getRank(), step, kModel));
+      resumed.load_state(ddp.state());
+      record.is_resumed_alike &= resumed.stats().plan == ddp.stats().plan;
     }
-    DistributedDataParallel resumed(GradientFeeder(kModel), group, options);
-    resumed.load_state(ddp.state());
-    return Record{
-        .plan = ddp.stats().plan, .resumed_plan = resumed.stats().plan, .state = ddp.state()};
+    record.plan = ddp.stats().plan;
+    record.state = ddp.state();
+    return record;
   });
 }
 
 TEST(Auto, DecidesAlikeOnAllWorkersAndIsResumed) {
   const std::vector<Record> records = trained({.method = "auto", .rank = 2});
   EXPECT_EQ(records[0].plan, records[1].plan);
-  for (const Record& record : records) EXPECT_EQ(record.plan, record.resumed_plan);
+  for (const Record& record : records) EXPECT_TRUE(record.is_resumed_alike);
   EXPECT_NE(records[0].state.at("worker0/auto").toStringRef(), "");  // something was decided
 }
 

@@ -58,6 +58,30 @@ TEST(Contest, WhatRanBeforeRunsAgainIfItIsClose) {
   for (const Decision& contender : contest.contenders()) EXPECT_EQ(contender.plain_seconds, 1.8);
 }
 
+TEST(Contest, PlainStepsCountAsTheyAreNow) {
+  // They were DDP's own; since something was compressed they have a hook and take longer.
+  Contest contest(kPlain, {predicted(Method::acpsgd, 1.0, 3)});
+  for (const double seconds : {2.05, 2.05, 2.2}) contest.take_turn(seconds);
+  ASSERT_TRUE(contest.is_over());
+  EXPECT_EQ(contest.running().methods.at("w"), Method::acpsgd);
+  EXPECT_EQ(judge(contest.running(), 2.1), Verdict::as_expected);
+}
+
+TEST(Contest, WhoeverCouldNotBeTimedHasItsTurnAgain) {
+  Contest contest(kPlain, {predicted(Method::acpsgd, 0.1, 3), predicted(Method::sign, 1.1, 6)});
+  contest.take_turn(std::nullopt);
+  EXPECT_EQ(contest.running().methods.at("w"), Method::sign);
+  contest.take_turn(1.0);
+  EXPECT_EQ(contest.running().methods.at("w"), Method::acpsgd);
+  contest.take_turn(1.09);
+  // The second time it has been timed before.
+  EXPECT_EQ(contest.running().methods.at("w"), Method::sign);
+  contest.take_turn(std::nullopt);
+  contest.take_turn(1.08);
+  ASSERT_TRUE(contest.is_over());
+  EXPECT_EQ(contest.running().methods.at("w"), Method::sign);
+}
+
 TEST(Contest, OfEquallyFastOnesTheLeastLossyWins) {
   Contest contest(kPlain, {predicted(Method::sign, 1.0, 6), predicted(Method::acpsgd, 1.0, 3),
                            predicted(Method::half, 1.0, 1)});
@@ -106,10 +130,13 @@ TEST(Contest, SurvivesItsFileInTheMiddle) {
   EXPECT_EQ(again.running().expected_seconds, 1.9);
 
   nlohmann::json damaged = to_json(contest);
-  for (const nlohmann::json& waiting : {nlohmann::json{3}, nlohmann::json{-1}, nlohmann::json(1)}) {
+  for (const std::vector<int>& waiting : std::vector<std::vector<int>>{{3}, {-1}, {1, 1}, {}}) {
     damaged["waiting"] = waiting;
-    EXPECT_THROW(contest_from_json(damaged), std::invalid_argument);
+    EXPECT_THROW(contest_from_json(damaged), std::invalid_argument) << damaged;
   }
+  damaged = to_json(contest);
+  damaged["round"] = 3;
+  EXPECT_THROW(contest_from_json(damaged), std::invalid_argument);
   damaged = to_json(contest);
   damaged["contenders"].clear();
   EXPECT_THROW(contest_from_json(damaged), std::invalid_argument);

@@ -112,5 +112,14 @@ TEST(Decision, IsTold) {
             "expected to take 250 ms, uncompressed 1.5 s");
 }
 
+TEST(UsualSeconds, LeavesOutWhatIsNoStep) {
+  // Four steps, then an evaluation, and so on: of nine intervals three have one in them.
+  const std::vector<double> steps = {30, 1.0, 1.1, 1.3, 30, 1.2, 1.0, 1.1, 30};
+  EXPECT_DOUBLE_EQ(usual_seconds(steps), 1.1);
+  EXPECT_DOUBLE_EQ(usual_seconds({2.0, 3.0}), 2.5);
+  // A link that has become slow makes all of them long.
+  EXPECT_DOUBLE_EQ(usual_seconds({9.0, 10.0, 11.0}), 10);
+}
+
 }  // namespace
 }  // namespace gradwire::planner

@@ -66,9 +66,9 @@ Profile recorded_with(Method method) {
 
 TEST(ProfileJson, KeepsWhatWasMeasured) {
   Profile profile = recorded_with(Method::acpsgd);
-  profile.buckets[2].sent_bytes = 4000;
+  profile.buckets[2].gathered_bytes = 4000;
   const json written = to_json(profile);
-  EXPECT_EQ(written["buckets"][2]["sent_bytes"], 4000);
+  EXPECT_EQ(written["buckets"][2]["gathered_bytes"], 4000);
   EXPECT_EQ(written["measured"]["workers"], 4);
   EXPECT_EQ(written["buckets"][2]["decode_seconds"], 0.002);
   EXPECT_EQ(written["parameters"][0]["kind"], "conv");
@@ -80,8 +80,8 @@ TEST(ProfileJson, RefusesWhatCannotHaveBeenMeasured) {
   negative["buckets"][1]["encode_seconds"] = -1;
   EXPECT_NE(refusal_of(negative).find("encode_seconds"), std::string::npos);
   json unsent = to_json(recorded_with(Method::half));
-  unsent["buckets"][1]["sent_bytes"] = -1;
-  EXPECT_NE(refusal_of(unsent).find("sent_bytes"), std::string::npos);
+  unsent["buckets"][1]["gathered_bytes"] = -1;
+  EXPECT_NE(refusal_of(unsent).find("gathered_bytes"), std::string::npos);
   json nobody = to_json(recorded_with(Method::half));
   nobody["measured"]["workers"] = 0;
   EXPECT_EQ(refusal_of(nobody), "[profile] measured.workers must be at least 1");
@@ -122,21 +122,33 @@ TEST(MeasuredCost, TakesWhatWasGatheredAndNotThePublishedRate) {
     return bucket_cost(profile, profile.buckets[1], choice, workers, {}).rounds[0].bytes;
   };
   const double modelled = bytes(adacomp, 4);
-  profile.buckets[1].sent_bytes = 3 * 7000;  // 7,000 to each of three others
+  profile.buckets[1].gathered_bytes = 7000;
   EXPECT_DOUBLE_EQ(bytes(adacomp, 4), 7000);
   EXPECT_DOUBLE_EQ(bytes(adacomp, 64), 7000);
+  // Decoding grows with what the others sent, not with what the published rate says.
+  const auto decode = [&](int64_t workers) {
+    return bucket_cost(profile, profile.buckets[1], adacomp, workers, {}).decode_seconds;
+  };
+  const CodingRate& rate = profile.rates[index_of(Method::adacomp)];
+  double gradient = 0;
+  for (const size_t i : profile.buckets[1].parameters) gradient += profile.parameters[i].bytes();
+  const auto modelled_decode = [&](int64_t workers) {
+    return rate.decode * gradient + rate.decode_payload * 7000 * static_cast<double>(workers) +
+           rate.per_parameter * static_cast<double>(profile.buckets[1].parameters.size());
+  };
+  EXPECT_NEAR(decode(64) / decode(4), modelled_decode(64) / modelled_decode(4), 1e-9);
   EXPECT_NE(modelled, 7000);
   // Who asks for other rates gets the same change of them.
   const MethodChoice other = {.method = Method::adacomp, .conv_rate = 20, .dense_rate = 100};
-  EXPECT_GT(bytes(other, 4), 1.9 * 7000);
+  EXPECT_NEAR(bytes(other, 4), 2 * 7000, 0.1 * 7000);
   // What another method sends does not follow from it.
   const double topk = bytes({.method = Method::topk}, 4);
-  profile.buckets[1].sent_bytes = 0;
+  profile.buckets[1].gathered_bytes = 0;
   EXPECT_EQ(bytes({.method = Method::topk}, 4), topk);
   // Nor does what travels by all-reduce change.
   profile.measured->choice.method = Method::acpsgd;
   const double factors = bytes({.method = Method::acpsgd}, 4);
-  profile.buckets[1].sent_bytes = 21000;
+  profile.buckets[1].gathered_bytes = 7000;
   EXPECT_EQ(bytes({.method = Method::acpsgd}, 4), factors);
 }
 
