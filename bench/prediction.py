@@ -64,6 +64,9 @@ def work(model: str, out: Path) -> None:
         }
         out.write_text(json.dumps(measured))
     dist.barrier()
+    for entrant in entrants.values():
+        entrant.leave()
+    dist.destroy_process_group()
 
 
 def tried_in(contest: dict[str, Any]) -> list[dict[str, Any]]:

@@ -44,6 +44,7 @@ struct Leg {
   bool averages = true;      // see Method
   int rounds_left = 0;       // that the method may still ask for
   bool is_followed = false;  // by LaterRounds
+  bool gathers = false;      // in its first round
 
   Round round;  // the last one launched
   c10::intrusive_ptr<c10d::Work> work;

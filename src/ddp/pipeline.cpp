@@ -189,6 +189,7 @@ std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots
     round = leg->exchange->start();
   }
   leg->step = stats_.steps;
+  leg->gathers = round.collective == Collective::all_gather;
   gradwire::launch(*leg, std::move(round), *group_);
   leg->is_followed = leg->rounds_left > 0;
   if (leg->is_followed) later_rounds_->follow(leg);
@@ -246,8 +247,10 @@ void Pipeline::complete(Passage& passage) {
     leg->exchange->finish();
     count(*leg);
     between_seconds += leg->between_seconds;
-    const bool gathers = leg->round.collective == Collective::all_gather && !leg->is_followed;
-    if (gathers) gathered_bytes += static_cast<double>(wire_bytes(leg->round.send));
+    if (leg->gathers && group_->getSize() > 1) {
+      gathered_bytes +=
+          leg->sent_bytes / sent_multiplier(Collective::all_gather, group_->getSize());
+    }
   }
   if (is_recording_) {
     recorder_.bucket_is_decoded(passage.place, between_seconds,

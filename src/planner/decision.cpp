@@ -85,7 +85,10 @@ Decision corrected(Decision predicted, const Decision& running, const MeasuredSt
 
 double usual_seconds(std::vector<double> seconds) {
   const double longest = kLongestStep * *std::ranges::min_element(seconds);
-  std::erase_if(seconds, [&](double step) { return step > longest; });
+  const auto is_long = [&](double step) { return step > longest; };
+  // More of them are no exceptions: something has changed for good.
+  const bool are_few = 3 * std::ranges::count_if(seconds, is_long) <= std::ssize(seconds);
+  if (are_few) std::erase_if(seconds, is_long);
   return median(std::move(seconds));
 }
 

@@ -53,8 +53,8 @@ double other_seconds(const Profile& profile, const Network& network, const Measu
 // What was measured is better than what is predicted.
 Decision corrected(Decision predicted, const Decision& running, const MeasuredStep& step);
 
-// Of steps that took as long from the one to the next. Where that is several times what it can be,
-// something else was done in between, as an evaluation or a checkpoint.
+// Of steps that took as long from the one to the next. Where that is now and then several times
+// what it can be, something else was done in between, as an evaluation or a checkpoint.
 double usual_seconds(std::vector<double> seconds);
 
 enum class Verdict : uint8_t {

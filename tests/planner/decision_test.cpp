@@ -117,8 +117,9 @@ TEST(UsualSeconds, LeavesOutWhatIsNoStep) {
   const std::vector<double> steps = {30, 1.0, 1.1, 1.3, 30, 1.2, 1.0, 1.1, 30};
   EXPECT_DOUBLE_EQ(usual_seconds(steps), 1.1);
   EXPECT_DOUBLE_EQ(usual_seconds({2.0, 3.0}), 2.5);
-  // A link that has become slow makes all of them long.
+  // A link that has become slow makes all of them long, or most.
   EXPECT_DOUBLE_EQ(usual_seconds({9.0, 10.0, 11.0}), 10);
+  EXPECT_DOUBLE_EQ(usual_seconds({1.0, 1.0, 9.0, 10.0, 11.0}), 9);
 }
 
 }  // namespace
