@@ -32,8 +32,8 @@ class Contender:
     attachment: gradwire.Attachment | None = None
     # DDP makes its buckets anew after the first step, torch's PowerSGD begins in the third.
     warm_up = 3
-    # Steps before others take over. Whoever decides by the time between its steps must not find the
-    # turns of others in half of them.
+    # Steps before others take over. Whoever decides by the time between its steps takes long ones
+    # for pauses as long as they are few.
     shortest_turn = 2
 
     def __init__(self, model: nn.Module) -> None:

@@ -12,7 +12,6 @@
 #include "ddp/probe.h"
 #include "methods/registry.h"
 #include "planner/json_object.h"
-#include "planner/link_fit.h"
 
 namespace gradwire {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "ddp/collectives.h"
 #include "planner/link_fit.h"
+#include "planner/quantile.h"
 
 namespace gradwire {
 namespace {

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "planner/link_fit.h"
+#include "planner/quantile.h"
 
 namespace gradwire {
 namespace {

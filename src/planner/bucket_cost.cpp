@@ -222,11 +222,13 @@ BucketCost bucket_cost(const Profile& profile, const Bucket& bucket, const Metho
   if (!measured || measured->choice.method != choice.method) {
     return modelled_cost(profile, bucket, choice, workers, step);
   }
-  BucketCost seen = modelled_cost(profile, bucket, measured->choice, measured->workers, step);
+  const auto where_measured = [&](double gathers) {
+    return modelled_cost(profile, bucket, measured->choice, measured->workers, step, gathers);
+  };
   // It depends on the gradients; what is not gathered follows from shapes alone.
   const double gathers =
-      bucket.gathered_bytes > 0 ? bucket.gathered_bytes / seen.rounds[0].bytes : 1;
-  seen = modelled_cost(profile, bucket, measured->choice, measured->workers, step, gathers);
+      bucket.gathered_bytes > 0 ? bucket.gathered_bytes / where_measured(1).rounds[0].bytes : 1;
+  const BucketCost seen = where_measured(gathers);
   BucketCost cost = modelled_cost(profile, bucket, choice, workers, step, gathers);
   const CodingSeconds& seconds = bucket.measured;
   calibrate(cost.rounds[0].compute_seconds, seconds.encode, seen.rounds[0].compute_seconds);

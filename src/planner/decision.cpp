@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/json_object.h"
-#include "planner/link_fit.h"
+#include "planner/quantile.h"
 #include "planner/quantity.h"
 
 namespace gradwire::planner {

@@ -5,18 +5,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "planner/quantile.h"
+
 namespace gradwire::planner {
 namespace {
 
 constexpr size_t kFewestPoints = 3;
 constexpr size_t kSmallPoints = 5;
-
-double quantile(const std::vector<double>& sorted, double part) {
-  const double position = part * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(position);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
-}
 
 // The middle half of the repetitions, relative to their median.
 double spread_of(const std::vector<double>& sorted) {
@@ -109,11 +104,6 @@ Transfer of_one_byte(Collective collective, int64_t workers, const Link& link) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return quantile(values, 0.5);
-}
 
 CollectiveFit fit_collective(Collective collective, int64_t workers,
                              std::span<const Timing> timings) {

@@ -15,8 +15,6 @@ struct Timing {
   std::vector<double> seconds;
 };
 
-double median(std::vector<double> values);
-
 // The latency per message and the bandwidth with which cost_of(), for a ring, comes closest to the
 // timings, which are in ascending order of size. Where the times do not grow with the size, the
 // bandwidth is the least there can be. Throws std::invalid_argument for fewer than three sizes.
