@@ -59,7 +59,7 @@ coverage: build
 	find $(BUILD) -name '*.gcda' -delete
 	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure
 	$(ONE_THREAD) $(PYTHON) -m pytest -q $(COUNTED:%=tests/python/test_%.py)
-	.venv/bin/gcovr --filter src/ --object-directory $(BUILD) --merge-lines --print-summary \
+	.venv/bin/gcovr --filter src/ --filter tools/ --object-directory $(BUILD) --merge-lines --print-summary \
 	  --gcov-ignore-parse-errors suspicious_hits.warn_once_per_file --fail-under-line 90 \
 	  --html-details $(BUILD)/coverage.html
 
@@ -79,15 +79,15 @@ soak: build
 	$(ONE_THREAD) GRADWIRE_SOAK_STEPS=20000 $(PYTHON) -m pytest tests/python/test_soak.py -s
 
 lint: setup
-	@tools/setup.sh lint
+	@scripts/setup.sh lint
 	cmake --preset lint > /dev/null
-	tools/lint.sh build/lint
+	scripts/lint.sh build/lint
 
 docs: build
-	@tools/setup.sh docs
+	@scripts/setup.sh docs
 	mkdir -p build/docs
 	doxygen Doxyfile
 	$(PYTHON) -m pdoc --docformat google --output-directory build/docs/python gradwire
 
 setup:
-	@tools/setup.sh
+	@scripts/setup.sh

@@ -35,7 +35,7 @@ def text_file(folder: Path) -> Path:
 def spoken_digits(folder: Path) -> Path:
     target = folder / "digits"
     if not target.exists():
-        subprocess.run([ROOT / "tools/make_spoken_digits.sh", target], check=True)
+        subprocess.run([ROOT / "scripts/make_spoken_digits.sh", target], check=True)
     return target
 
 

@@ -12,18 +12,18 @@ MAY_INCLUDE = {
     "include/gradwire": {"gradwire"},
     "src/kernels": {"kernels"},
     "src/wire": {"wire"},
-    "src/lab": {"lab"},
-    "src/data": {"data"},
+    "tools/lab": {"lab"},
+    "tools/data": {"data"},
     "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/ddp": {"gradwire", "kernels", "methods", "planner", "ddp"},
-    "src/trainer": {"gradwire", "data", "trainer"},
-    "src/cli": {"gradwire", "ddp", "methods", "lab", "planner", "data", "trainer", "cli"},
+    "tools/trainer": {"gradwire", "data", "trainer"},
+    "tools/cli": {"gradwire", "ddp", "methods", "lab", "planner", "data", "trainer", "cli"},
     "examples": {"gradwire"},
     "python": {"gradwire", "planner"},
 }
 # The parts that build in seconds because no torch header is in them.
-TORCH_FREE = {"src/kernels", "src/wire", "src/lab", "src/planner", "src/data"}
+TORCH_FREE = {"src/kernels", "src/wire", "tools/lab", "src/planner", "tools/data"}
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
 # The one source that sees gloo's headers.
 GLOO_SOURCE = "src/ddp/process_group.cpp"
@@ -58,12 +58,12 @@ def test_leaf_has_no_torch(part):
 
 @pytest.mark.parametrize("source", ["plan.cpp", "speed_up_plot.cpp"])
 def test_planning_command_has_no_torch(source):
-    for include in includes(ROOT / "src/cli" / source):
+    for include in includes(ROOT / "tools/cli" / source):
         assert include.split("/")[0] not in TORCH_HEADERS | {"gradwire", "methods"}, include
 
 
 def test_every_part_has_a_rule():
-    parts = {f"src/{p.name}" for p in (ROOT / "src").iterdir() if p.is_dir()}
+    parts = {f"{top}/{p.name}" for top in ("src", "tools") for p in (ROOT / top).iterdir() if p.is_dir()}
     assert parts <= set(MAY_INCLUDE)
 
 

@@ -4,7 +4,7 @@
 # not). Leaves the machine's own Python alone. Does nothing that has been done, so it works without a
 # network once it has run.
 #
-# Usage: tools/setup.sh [lint|docs]     "lint" adds the tools of `make lint`, "docs" those of `make docs`
+# Usage: scripts/setup.sh [lint|docs]     "lint" adds the tools of `make lint`, "docs" those of `make docs`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -2,7 +2,7 @@
 # Makes a data set for `gradwire train --data wav:OUT_DIR`: the digits "zero" to "nine", spoken by
 # espeak-ng's voices at three speeds, in files LABEL_speaker_index.wav of 8 kHz, mono, 16 bit.
 #
-# Usage: tools/make_spoken_digits.sh OUT_DIR [VOICE...]     a VOICE is one of `espeak-ng --voices`, with
+# Usage: scripts/make_spoken_digits.sh OUT_DIR [VOICE...]     a VOICE is one of `espeak-ng --voices`, with
 #                                                           a variant of its or none: en-us+f3
 # Needs the Debian packages espeak-ng and sox.
 set -euo pipefail
