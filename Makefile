@@ -35,7 +35,7 @@ test: build
 
 QUICK := amp architecture attach plan profile_spans typing wrong_use
 test-quick: build
-	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure --exclude-regex ddp_test
+	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure --exclude-regex engine_test
 	$(ONE_THREAD) $(PYTHON) -m pytest -q -n 2 $(QUICK:%=tests/python/test_%.py)
 
 build: setup

@@ -26,7 +26,7 @@ using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
 
 class AutoMethod;
 class BucketLayout;
-class Pipeline;
+class Engine;
 struct Plan;
 
 // The expert part: compression attached to a Reducer, DDP's or one's own. Both the Python attach()
@@ -80,7 +80,7 @@ class GRADWIRE_EXPORT Attachment {
   void divide_by_active_workers(bool value);
 
  private:
-  Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout,
+  Attachment(std::shared_ptr<Engine> engine, std::unique_ptr<BucketLayout> layout,
              std::unique_ptr<AutoMethod> automatic, std::weak_ptr<c10d::Reducer> reducer,
              std::weak_ptr<c10d::Logger> logger);
   void install_hook();
@@ -88,7 +88,7 @@ class GRADWIRE_EXPORT Attachment {
   void add_own_to(State& state) const;
   double logged_seconds(const std::string& figure) const;
 
-  std::shared_ptr<Pipeline> pipeline_;
+  std::shared_ptr<Engine> engine_;
   std::unique_ptr<BucketLayout> layout_;
   std::unique_ptr<AutoMethod> auto_;  // null: another method
   std::weak_ptr<c10d::Reducer> reducer_;

@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "ddp/auto_method.h"
+#include "auto/auto_method.h"
 #include "ddp/bucket_layout.h"
-#include "ddp/handshake.h"
+#include "comm/handshake.h"
 #include "ddp/hook.h"
-#include "ddp/pipeline.h"
+#include "engine/engine.h"
 #include "ddp/plain_group.h"
-#include "ddp/saved_state.h"
+#include "engine/saved_state.h"
 #include "planner/profile_json.h"
 
 namespace gradwire {
 
-Attachment::Attachment(std::shared_ptr<Pipeline> pipeline, std::unique_ptr<BucketLayout> layout,
+Attachment::Attachment(std::shared_ptr<Engine> engine, std::unique_ptr<BucketLayout> layout,
                        std::unique_ptr<AutoMethod> automatic, std::weak_ptr<c10d::Reducer> reducer,
                        std::weak_ptr<c10d::Logger> logger)
-    : pipeline_(std::move(pipeline)),
+    : engine_(std::move(engine)),
       layout_(std::move(layout)),
       auto_(std::move(automatic)),
       reducer_(std::move(reducer)),
@@ -46,19 +46,19 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
   handshake.agree_on_simd_target();
 
   auto layout = std::make_unique<BucketLayout>(reducer, known, bucket_caps);
-  auto pipeline = std::make_shared<Pipeline>(group, std::move(ours), request, std::move(plan),
+  auto engine = std::make_shared<Engine>(group, std::move(ours), request, std::move(plan),
                                              StepRecorder(reducer));
   std::unique_ptr<AutoMethod> automatic;
   if (request.method == kAuto) {
     automatic = std::make_unique<AutoMethod>(request, group, known.front().tensor.device());
   }
   // For whatever it will choose: groups cannot be made in the middle of a training.
-  pipeline->make_later_rounds(make_group, automatic == nullptr ? 1 : automatic->rounds());
-  const bool is_plain = pipeline->is_plain();
+  engine->make_later_rounds(make_group, automatic == nullptr ? 1 : automatic->rounds());
+  const bool is_plain = engine->is_plain();
   if (is_plain) {
-    reducer->update_process_group(c10::make_intrusive<PlainGroup>(pipeline, layout->elements()));
+    reducer->update_process_group(c10::make_intrusive<PlainGroup>(engine, layout->elements()));
   }
-  std::shared_ptr<Attachment> attachment(new Attachment(std::move(pipeline), std::move(layout),
+  std::shared_ptr<Attachment> attachment(new Attachment(std::move(engine), std::move(layout),
                                                         std::move(automatic), reducer, logger));
   if (!is_plain) attachment->install_hook();
   return attachment;
@@ -68,29 +68,29 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
 void Attachment::install_hook() {
   const auto reducer = reducer_.lock();
   if (has_hook_ || reducer == nullptr) return;
-  reducer->register_comm_hook(std::make_unique<Hook>(pipeline_));
+  reducer->register_comm_hook(std::make_unique<Hook>(engine_));
   has_hook_ = true;
 }
 
 void Attachment::adopt(Plan plan) {
-  pipeline_->adopt(std::move(plan));
-  if (!pipeline_->is_plain()) install_hook();
+  engine_->adopt(std::move(plan));
+  if (!engine_->is_plain()) install_hook();
 }
 
 std::string Attachment::before_step() {
   if (auto_ == nullptr) return {};
   const bool has_changed = auto_->look(
-      pipeline_->steps(),
+      engine_->steps(),
       {.profile =
            [&] {
-             return pipeline_->profile(layout_->current(), logged_seconds("forward_compute_time"));
+             return engine_->profile(layout_->current(), logged_seconds("forward_compute_time"));
            },
        .waited_seconds =
            [&] {
              return std::max(0.0, logged_seconds("backward_comm_time") -
                                       logged_seconds("backward_compute_comm_overlap_time"));
            }});
-  if (has_changed) adopt(make_plan(auto_->decided(), pipeline_->parameters()));
+  if (has_changed) adopt(make_plan(auto_->decided(), engine_->parameters()));
   return auto_->take_message();
 }
 
@@ -100,9 +100,9 @@ void Attachment::announce_failure(const c10::intrusive_ptr<c10d::ProcessGroup>& 
 }
 
 State Attachment::state() const {
-  State state = pipeline_->state();
+  State state = engine_->state();
   add_own_to(state);
-  return saved_state::with_worker(state, pipeline_->group()->getRank());
+  return saved_state::with_worker(state, engine_->group()->getRank());
 }
 
 void Attachment::add_own_to(State& state) const {
@@ -112,16 +112,16 @@ void Attachment::add_own_to(State& state) const {
 
 // Everything is checked before anything is changed.
 void Attachment::load_state(const State& state) {
-  const int worker = pipeline_->group()->getRank();
+  const int worker = engine_->group()->getRank();
   const State saved = saved_state::without_worker(state, worker);
   const auto decision = saved.find("auto");
   const bool has_decision =
       auto_ != nullptr && decision != saved.end() && decision->second.isString();
   std::optional<Plan> plan;
   if (has_decision) {
-    plan = make_plan(auto_->decided_in(decision->second.toStringRef()), pipeline_->parameters());
+    plan = make_plan(auto_->decided_in(decision->second.toStringRef()), engine_->parameters());
   }
-  State current = plan ? pipeline_->state_with(*plan) : pipeline_->state();
+  State current = plan ? engine_->state_with(*plan) : engine_->state();
   add_own_to(current);
   saved_state::check_fits(current, saved);
   layout_->check(saved.at("buckets"));
@@ -130,14 +130,14 @@ void Attachment::load_state(const State& state) {
     adopt(std::move(*plan));
     auto_->load(decision->second.toStringRef(), saved.at("steps").toInt());
   }
-  pipeline_->load_state(saved);
+  engine_->load_state(saved);
 }
 
 void Attachment::divide_by_active_workers(bool value) {
-  pipeline_->divide_by_active_workers(value);
+  engine_->divide_by_active_workers(value);
 }
 
-Stats Attachment::stats() const { return pipeline_->stats(); }
+Stats Attachment::stats() const { return engine_->stats(); }
 
 // The Reducer measures them in each of the first ten steps, then in every hundredth. The mean has
 // the first step in it, which may have compiled the model; the last may have been interrupted.
@@ -153,7 +153,7 @@ double Attachment::logged_seconds(const std::string& figure) const {
 
 std::string Attachment::profile() const {
   nlohmann::json json =
-      to_json(pipeline_->profile(layout_->current(), logged_seconds("forward_compute_time")));
+      to_json(engine_->profile(layout_->current(), logged_seconds("forward_compute_time")));
   json.erase("rates");  // of other methods nothing is known
   return json.dump();
 }

@@ -21,10 +21,10 @@ c10::intrusive_ptr<c10::ivalue::Future> Hook::runHook(c10d::GradBucket& bucket) 
   }
   last_bucket_ = number;
   const bool joined = has_joined();
-  std::unique_ptr<Passage> passage = pipeline_->launch(bucket, joined);
+  std::unique_ptr<Passage> passage = engine_->launch(bucket, joined);
   if (joined) {
     // parseHookResult never comes here, but the state must go on with the others'.
-    pipeline_->complete(*passage);
+    engine_->complete(*passage);
     passage.reset();
   }
   buckets_[number] = {.under_way = std::move(passage), .buffer = bucket.getBufferRef()};
@@ -37,7 +37,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Hook::runHook(c10d::GradBucket& bucket) 
 // future of the step before.
 at::Tensor Hook::parseHookResult(const c10::IValue& result) {
   Bucket& bucket = buckets_.at(static_cast<size_t>(result.toInt()));
-  if (bucket.under_way != nullptr) pipeline_->complete(*bucket.under_way);
+  if (bucket.under_way != nullptr) engine_->complete(*bucket.under_way);
   bucket.under_way.reset();
   return bucket.buffer;
 }

@@ -5,22 +5,22 @@
 #include <memory>
 #include <unordered_map>
 
-#include "ddp/pipeline.h"
+#include "engine/engine.h"
 
 namespace gradwire {
 
-// Plugs a Pipeline into a c10d::Reducer. The Reducer calls runHook when a bucket is ready, from
+// Plugs a Engine into a c10d::Reducer. The Reducer calls runHook when a bucket is ready, from
 // within backward, and parseHookResult at the end of backward, for one bucket after the other in
 // order.
 class Hook final : public c10d::CommHookInterface {
  public:
-  explicit Hook(std::shared_ptr<Pipeline> pipeline) : pipeline_(std::move(pipeline)) {}
+  explicit Hook(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
  private:
-  std::shared_ptr<Pipeline> pipeline_;
+  std::shared_ptr<Engine> engine_;
   // Of each bucket the last passage, and what it left in the bucket.
   struct Bucket {
     std::unique_ptr<Passage> under_way;  // null once it is complete

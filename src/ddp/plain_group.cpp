@@ -1,27 +1,27 @@
 #include "ddp/plain_group.h"
 
-#include "ddp/without_python_objects.h"
+#include "comm/without_python_objects.h"
 
 namespace gradwire {
 
-PlainGroup::PlainGroup(std::shared_ptr<Pipeline> pipeline, int64_t elements)
-    : c10d::ProcessGroup(pipeline->group()->getRank(), pipeline->group()->getSize()),
-      pipeline_(std::move(pipeline)),
+PlainGroup::PlainGroup(std::shared_ptr<Engine> engine, int64_t elements)
+    : c10d::ProcessGroup(engine->group()->getRank(), engine->group()->getSize()),
+      engine_(std::move(engine)),
       elements_of_step_(elements) {}
 
 c10::intrusive_ptr<c10d::Work> PlainGroup::allreduce(std::vector<at::Tensor>& tensors,
                                                      const c10d::AllreduceOptions& options) {
   // Gradients are floating-point; the Reducer's map of used parameters is not.
   if (tensors.front().is_floating_point() || tensors.front().is_complex()) {
-    pipeline_->count_plain(begins_step(tensors.front()), tensors.front());
+    engine_->count_plain(begins_step(tensors.front()), tensors.front());
   }
   const WithoutPythonObjects guard;
-  return pipeline_->group()->allreduce(tensors, options);
+  return engine_->group()->allreduce(tensors, options);
 }
 
 c10::intrusive_ptr<c10d::Work> PlainGroup::broadcast(std::vector<at::Tensor>& tensors,
                                                      const c10d::BroadcastOptions& options) {
-  return pipeline_->group()->broadcast(tensors, options);
+  return engine_->group()->broadcast(tensors, options);
 }
 
 // When all gradients of the step before have come by, or one comes again: buckets may be left out

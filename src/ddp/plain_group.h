@@ -5,7 +5,7 @@
 #include <memory>
 #include <set>
 
-#include "ddp/pipeline.h"
+#include "engine/engine.h"
 
 namespace gradwire {
 
@@ -19,7 +19,7 @@ namespace gradwire {
 class PlainGroup final : public c10d::ProcessGroup {
  public:
   // `elements`: of all gradients of a step.
-  PlainGroup(std::shared_ptr<Pipeline> pipeline, int64_t elements);
+  PlainGroup(std::shared_ptr<Engine> engine, int64_t elements);
 
   // The two that a Reducer uses.
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
@@ -30,7 +30,7 @@ class PlainGroup final : public c10d::ProcessGroup {
  private:
   bool begins_step(const at::Tensor& buffer);
 
-  std::shared_ptr<Pipeline> pipeline_;
+  std::shared_ptr<Engine> engine_;
   int64_t elements_of_step_;
   int64_t elements_so_far_ = 0;
   std::set<const void*> seen_;  // buffers of this step

@@ -171,7 +171,7 @@ if os.environ["RANK"] == "1":
             return die(descriptor) if len(calls) == 3 else original(descriptor)
         os.fsync = fsync
     else:
-        library = ctypes.CDLL(os.environ["GRADWIRE_BUILD"] + "/tests/ddp/libdie_in_span.so")
+        library = ctypes.CDLL(os.environ["GRADWIRE_BUILD"] + "/tests/engine/libdie_in_span.so")
         original, steps = training.Training.step, []
         def step(self, worker, number_of_step):
             if self.variant == method:

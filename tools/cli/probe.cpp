@@ -8,7 +8,7 @@
 
 #include "cli/local_workers.h"
 #include "cli/output_file.h"
-#include "ddp/probe.h"
+#include "auto/probe.h"
 #include "gradwire/process_group.h"
 #include "planner/quantity.h"
 

@@ -1,4 +1,4 @@
-#include "ddp/step_recorder.h"
+#include "auto/step_recorder.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

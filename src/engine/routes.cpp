@@ -1,4 +1,4 @@
-#include "ddp/plan.h"
+#include "engine/routes.h"
 
 #include <fnmatch.h>
 

@@ -1,4 +1,4 @@
-#include "ddp/auto_method.h"
+#include "auto/auto_method.h"
 
 #include <ATen/ATen.h>
 
@@ -7,9 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "ddp/device_speed.h"
-#include "ddp/peer_failure.h"
-#include "ddp/probe.h"
+#include "auto/device_speed.h"
+#include "comm/peer_failure.h"
+#include "auto/probe.h"
 #include "methods/registry.h"
 #include "planner/json_object.h"
 

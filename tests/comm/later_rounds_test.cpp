@@ -6,7 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "ddp/collectives.h"
+#include "comm/collectives.h"
 #include "gradient_feeder.h"
 #include "world.h"
 

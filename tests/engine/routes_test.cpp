@@ -1,4 +1,4 @@
-#include "ddp/plan.h"
+#include "engine/routes.h"
 
 #include <gtest/gtest.h>
 

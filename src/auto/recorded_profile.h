@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "ddp/step_recorder.h"
+#include "auto/step_recorder.h"
 #include "gradwire/options.h"
 #include "methods/method.h"
 

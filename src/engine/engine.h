@@ -11,10 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ddp/later_rounds.h"
-#include "ddp/leg.h"
-#include "ddp/plan.h"
-#include "ddp/step_recorder.h"
+#include "comm/later_rounds.h"
+#include "comm/transfer.h"
+#include "engine/routes.h"
+#include "auto/step_recorder.h"
 #include "gradwire/attachment.h"
 #include "methods/method.h"
 
@@ -30,13 +30,13 @@ struct ActiveWorkers {
 struct Passage {
   size_t place = 0;  // among the buckets of its step
   at::Tensor buffer;
-  std::vector<std::shared_ptr<Leg>> legs;
+  std::vector<std::shared_ptr<Transfer>> transfers;
   std::shared_ptr<ActiveWorkers> active;  // null: all
 };
 
-class Pipeline {
+class Engine {
  public:
-  Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
+  Engine(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
            Request request, Plan plan, StepRecorder recorder);
 
   // Makes the process groups for later rounds, if the methods have any, or for as many rounds as
@@ -84,10 +84,10 @@ class Pipeline {
   void follow_loss_scale();
   void count_active_workers(bool has_joined);
   std::vector<std::vector<Slot>> slots_by_carrier(c10d::GradBucket& bucket);
-  std::shared_ptr<Leg> start_leg(size_t carrier, std::vector<Slot> slots);
-  void wait_for(Leg& leg);
+  std::shared_ptr<Transfer> start_transfer(size_t carrier, std::vector<Slot> slots);
+  void wait_for(Transfer& transfer);
   void divide_by_active(Passage& passage) const;
-  void count(const Leg& leg);
+  void count(const Transfer& transfer);
   void count_plain_by_kind();
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

@@ -1,4 +1,4 @@
-#include "ddp/probe.h"
+#include "auto/probe.h"
 
 #include <gtest/gtest.h>
 

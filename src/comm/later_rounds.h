@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/leg.h"
+#include "comm/transfer.h"
 
 namespace gradwire {
 
@@ -25,24 +25,24 @@ class LaterRounds {
   LaterRounds(const LaterRounds&) = delete;
   LaterRounds& operator=(const LaterRounds&) = delete;
 
-  // Takes over a leg whose first round is under way.
-  void follow(std::shared_ptr<Leg> leg);
+  // Takes over a transfer whose first round is under way.
+  void follow(std::shared_ptr<Transfer> transfer);
 
  private:
   struct Stage {
     c10::intrusive_ptr<c10d::ProcessGroup> group;
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::shared_ptr<Leg>> waiting;
-    std::vector<std::shared_ptr<Leg>> abandoned;  // that nobody else holds any more
+    std::deque<std::shared_ptr<Transfer>> waiting;
+    std::vector<std::shared_ptr<Transfer>> abandoned;  // that nobody else holds any more
     bool stopping = false;
     std::thread thread;
   };
 
-  void enqueue(size_t stage, std::shared_ptr<Leg> leg);
+  void enqueue(size_t stage, std::shared_ptr<Transfer> transfer);
   void run(size_t index);
-  // True if the leg goes on to the next stage.
-  static bool advance(Leg& leg, c10d::ProcessGroup& group);
+  // True if the transfer goes on to the next stage.
+  static bool advance(Transfer& transfer, c10d::ProcessGroup& group);
 
   std::vector<std::unique_ptr<Stage>> stages_;
 };

@@ -1,4 +1,4 @@
-#include "ddp/pipeline.h"
+#include "engine/engine.h"
 
 #include <ATen/record_function.h>
 
@@ -6,11 +6,11 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "ddp/collectives.h"
-#include "ddp/peer_failure.h"
-#include "ddp/recorded_profile.h"
-#include "ddp/saved_state.h"
-#include "ddp/stopwatch.h"
+#include "comm/collectives.h"
+#include "comm/peer_failure.h"
+#include "auto/recorded_profile.h"
+#include "engine/saved_state.h"
+#include "comm/stopwatch.h"
 
 namespace gradwire {
 namespace {
@@ -28,7 +28,7 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& flat) {
 
 }  // namespace
 
-Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
+Engine::Engine(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Parameter> parameters,
                    Request request, Plan plan, StepRecorder recorder)
     : group_(std::move(group)),
       parameters_(std::move(parameters)),
@@ -43,18 +43,18 @@ Pipeline::Pipeline(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<Par
   describe_plan();
 }
 
-void Pipeline::describe_plan() {
+void Engine::describe_plan() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     stats_.plan[parameters_[i].name] = plan_.describe(i);
   }
 }
 
-int64_t Pipeline::steps() const {
+int64_t Engine::steps() const {
   const std::lock_guard lock(mutex_);
   return stats_.steps;
 }
 
-void Pipeline::adopt(Plan plan) {
+void Engine::adopt(Plan plan) {
   const std::lock_guard lock(mutex_);
   check_between_steps();
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -75,7 +75,7 @@ void Pipeline::adopt(Plan plan) {
   describe_plan();
 }
 
-void Pipeline::begin_step(bool has_joined) {
+void Engine::begin_step(bool has_joined) {
   ++stats_.steps;
   under_way_ = 0;  // whatever an exception has cut short
   launched_ = 0;
@@ -86,7 +86,7 @@ void Pipeline::begin_step(bool has_joined) {
 }
 
 // Residuals are in units of the last step's loss scale: where the scale has changed, so do they.
-void Pipeline::follow_loss_scale() {
+void Engine::follow_loss_scale() {
   if (!request_.loss_scale) return;
   if (!loss_scale_tensor_.defined()) loss_scale_tensor_ = request_.loss_scale();
   if (!loss_scale_tensor_.defined()) return;
@@ -95,7 +95,7 @@ void Pipeline::follow_loss_scale() {
   loss_scale_ = scale;
 }
 
-void Pipeline::rescale_residuals(double factor) {
+void Engine::rescale_residuals(double factor) {
   for (const Treatment& treatment : plan_.treatments) {
     if (treatment.state == nullptr) continue;
     for (auto& [name, tensor] : treatment.state->tensors()) {
@@ -105,7 +105,7 @@ void Pipeline::rescale_residuals(double factor) {
   for (auto& [parameter, tensor] : left_over_) tensor.mul_(factor);
 }
 
-void Pipeline::count_active_workers(bool has_joined) {
+void Engine::count_active_workers(bool has_joined) {
   active_.reset();
   if (!divides_by_active_) return;
   active_ = std::make_shared<ActiveWorkers>();
@@ -116,7 +116,7 @@ void Pipeline::count_active_workers(bool has_joined) {
   active_->work = with_other_workers(stats_.steps, [&] { return group_->allreduce(tensors); });
 }
 
-std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& bucket) {
+std::vector<std::vector<Slot>> Engine::slots_by_carrier(c10d::GradBucket& bucket) {
   const bool compressing = is_compressing();
   const std::vector<at::Tensor>& tensors = bucket.getParameters();
   const bool sparse = bucket.getBufferRef().is_sparse();
@@ -148,55 +148,55 @@ std::vector<std::vector<Slot>> Pipeline::slots_by_carrier(c10d::GradBucket& buck
   return groups;
 }
 
-void Pipeline::make_later_rounds(const MakeGroup& make_group, int rounds) {
+void Engine::make_later_rounds(const MakeGroup& make_group, int rounds) {
   for (const auto& carrier : plan_.carriers) rounds = std::max(rounds, carrier->rounds());
   std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
   for (int round = 1; round < rounds; ++round) groups.push_back(make_group());
   if (!groups.empty()) later_rounds_ = std::make_unique<LaterRounds>(groups);
 }
 
-void Pipeline::count(const Leg& leg) {
+void Engine::count(const Transfer& transfer) {
   const double dense_multiplier = sent_multiplier(Collective::all_reduce_sum, group_->getSize());
-  const std::vector<int64_t> payload = leg.exchange->payload_bytes();
-  for (size_t i = 0; i < leg.slots.size(); ++i) {
-    const int64_t dense = leg.slots[i].memory.numel() * static_cast<int64_t>(sizeof(float));
-    KindStats& kind = stats_.by_kind[static_cast<size_t>(leg.slots[i].parameter->kind())];
+  const std::vector<int64_t> payload = transfer.exchange->payload_bytes();
+  for (size_t i = 0; i < transfer.slots.size(); ++i) {
+    const int64_t dense = transfer.slots[i].memory.numel() * static_cast<int64_t>(sizeof(float));
+    KindStats& kind = stats_.by_kind[static_cast<size_t>(transfer.slots[i].parameter->kind())];
     kind.gradient_bytes += dense;
     kind.payload_bytes += payload[i];
     stats_.gradient_bytes += dense;
     stats_.payload_bytes += payload[i];
     stats_.dense_bytes += std::llround(static_cast<double>(dense) * dense_multiplier);
   }
-  stats_.sent_bytes += std::llround(leg.sent_bytes);
-  stats_.encode_seconds += leg.between_seconds;
+  stats_.sent_bytes += std::llround(transfer.sent_bytes);
+  stats_.encode_seconds += transfer.between_seconds;
 }
 
-std::shared_ptr<Leg> Pipeline::start_leg(size_t carrier, std::vector<Slot> slots) {
+std::shared_ptr<Transfer> Engine::start_transfer(size_t carrier, std::vector<Slot> slots) {
   const Step step{.number = stats_.steps - plan_since_,
                   .worker = group_->getRank(),
                   .workers = group_->getSize(),
                   .loss_scale = static_cast<float>(loss_scale_)};
   Method& method = *plan_.carriers[carrier];
-  auto leg = std::make_shared<Leg>();
-  leg->slots = slots;
-  leg->exchange = method.begin(std::move(slots), step);
-  leg->averages = method.averages();
-  leg->rounds_left = method.rounds() - 1;
+  auto transfer = std::make_shared<Transfer>();
+  transfer->slots = slots;
+  transfer->exchange = method.begin(std::move(slots), step);
+  transfer->averages = method.averages();
+  transfer->rounds_left = method.rounds() - 1;
   Round round;
   {
     RECORD_FUNCTION("gradwire::encode", {});
     const Stopwatch stopwatch(stats_.encode_seconds);
-    round = leg->exchange->start();
+    round = transfer->exchange->start();
   }
-  leg->step = stats_.steps;
-  leg->gathers = round.collective == Collective::all_gather;
-  gradwire::launch(*leg, std::move(round), *group_);
-  leg->is_followed = leg->rounds_left > 0;
-  if (leg->is_followed) later_rounds_->follow(leg);
-  return leg;
+  transfer->step = stats_.steps;
+  transfer->gathers = round.collective == Collective::all_gather;
+  gradwire::launch(*transfer, std::move(round), *group_);
+  transfer->is_followed = transfer->rounds_left > 0;
+  if (transfer->is_followed) later_rounds_->follow(transfer);
+  return transfer;
 }
 
-std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joined) {
+std::unique_ptr<Passage> Engine::launch(c10d::GradBucket& bucket, bool has_joined) {
   const at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
   // The Reducer launches the buckets of a step in ascending order and completes them when all are
@@ -218,38 +218,38 @@ std::unique_ptr<Passage> Pipeline::launch(c10d::GradBucket& bucket, bool has_joi
   passage->active = active_;
   for (size_t carrier = 0; carrier < groups.size(); ++carrier) {
     if (groups[carrier].empty()) continue;
-    passage->legs.push_back(start_leg(carrier, std::move(groups[carrier])));
+    passage->transfers.push_back(start_transfer(carrier, std::move(groups[carrier])));
   }
   if (is_recording_) recorder_.bucket_is_launched();
   return passage;
 }
 
-void Pipeline::wait_for(Leg& leg) {
+void Engine::wait_for(Transfer& transfer) {
   RECORD_FUNCTION("gradwire::wait", {});
   const Stopwatch stopwatch(stats_.wait_seconds);
-  if (leg.is_followed) leg.all_launched->wait();
-  if (!leg.exhausted) leg.wait();
+  if (transfer.is_followed) transfer.all_launched->wait();
+  if (!transfer.exhausted) transfer.wait();
 }
 
-void Pipeline::complete(Passage& passage) {
+void Engine::complete(Passage& passage) {
   const at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
   const double decoded_before = stats_.decode_seconds;
   double between_seconds = 0;
   double gathered_bytes = 0;
-  for (const auto& leg : passage.legs) {
-    wait_for(*leg);
+  for (const auto& transfer : passage.transfers) {
+    wait_for(*transfer);
     RECORD_FUNCTION("gradwire::decode", {});
     const Stopwatch stopwatch(stats_.decode_seconds);
-    if (!leg->exhausted) {
-      TORCH_INTERNAL_ASSERT(!leg->exchange->next(), "a method made more rounds than it announced");
+    if (!transfer->exhausted) {
+      TORCH_INTERNAL_ASSERT(!transfer->exchange->next(), "a method made more rounds than it announced");
     }
-    leg->exchange->finish();
-    count(*leg);
-    between_seconds += leg->between_seconds;
-    if (leg->gathers && group_->getSize() > 1) {
+    transfer->exchange->finish();
+    count(*transfer);
+    between_seconds += transfer->between_seconds;
+    if (transfer->gathers && group_->getSize() > 1) {
       gathered_bytes +=
-          leg->sent_bytes / sent_multiplier(Collective::all_gather, group_->getSize());
+          transfer->sent_bytes / sent_multiplier(Collective::all_gather, group_->getSize());
     }
   }
   if (is_recording_) {
@@ -261,16 +261,16 @@ void Pipeline::complete(Passage& passage) {
 }
 
 // The methods have divided by the number of all workers.
-void Pipeline::divide_by_active(Passage& passage) const {
+void Engine::divide_by_active(Passage& passage) const {
   with_other_workers(stats_.steps, [&] { return passage.active->work->wait(); });
   const double factor = group_->getSize() / passage.active->count.item<double>();
-  for (const auto& leg : passage.legs) {
-    if (!leg->averages) continue;
-    for (const Slot& slot : leg->slots) slot.memory.mul_(factor);
+  for (const auto& transfer : passage.transfers) {
+    if (!transfer->averages) continue;
+    for (const Slot& slot : transfer->slots) slot.memory.mul_(factor);
   }
 }
 
-void Pipeline::count_plain(bool begins_step, const at::Tensor& buffer) {
+void Engine::count_plain(bool begins_step, const at::Tensor& buffer) {
   const std::lock_guard lock(mutex_);
   if (begins_step) {
     ++stats_.steps;
@@ -288,7 +288,7 @@ void Pipeline::count_plain(bool begins_step, const at::Tensor& buffer) {
 }
 
 // Of the whole step: a bucket does not say whose gradients are in it.
-void Pipeline::count_plain_by_kind() {
+void Engine::count_plain_by_kind() {
   for (const Parameter& parameter : parameters_) {
     const int64_t numbers = parameter.tensor.numel() * (parameter.tensor.is_complex() ? 2 : 1);
     KindStats& kind = stats_.by_kind[static_cast<size_t>(parameter.kind())];
@@ -298,7 +298,7 @@ void Pipeline::count_plain_by_kind() {
   }
 }
 
-Stats Pipeline::stats() const {
+Stats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
   // In the middle of a step a residual cannot be had without disturbing what the step may still
@@ -314,7 +314,7 @@ Stats Pipeline::stats() const {
   return stats;
 }
 
-planner::Profile Pipeline::profile(const std::vector<std::vector<size_t>>& buckets,
+planner::Profile Engine::profile(const std::vector<std::vector<size_t>>& buckets,
                                    double forward_seconds) const {
   const std::lock_guard lock(mutex_);
   return recorded_profile({.request = request_,
@@ -326,16 +326,16 @@ planner::Profile Pipeline::profile(const std::vector<std::vector<size_t>>& bucke
                           recorder_);
 }
 
-void Pipeline::check_between_steps() const {
+void Engine::check_between_steps() const {
   if (under_way_ > 0) {
     throw std::runtime_error(
         "gradwire: a step is under way, or failed; a state is complete between steps only");
   }
 }
 
-State Pipeline::state() const { return state_with(plan_); }
+State Engine::state() const { return state_with(plan_); }
 
-State Pipeline::state_with(const Plan& plan) const {
+State Engine::state_with(const Plan& plan) const {
   const std::lock_guard lock(mutex_);
   check_between_steps();
   State state;
@@ -356,7 +356,7 @@ State Pipeline::state_with(const Plan& plan) const {
   return state;
 }
 
-void Pipeline::load_state(const State& state) {
+void Engine::load_state(const State& state) {
   const std::lock_guard lock(mutex_);
   check_between_steps();
   last_bucket_ = kNone;

@@ -1,4 +1,4 @@
-#include "ddp/recorded_profile.h"
+#include "auto/recorded_profile.h"
 
 #include <limits>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "ddp/direct_exchange.h"
+#include "comm/direct_messages.h"
 
 #include <ATen/ATen.h>
 

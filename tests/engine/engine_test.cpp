@@ -1,10 +1,10 @@
-#include "ddp/pipeline.h"
+#include "engine/engine.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "ddp/plan.h"
+#include "engine/routes.h"
 #include "gradient_feeder.h"
 #include "gradwire/measuring.h"
 #include "world.h"
@@ -17,30 +17,30 @@ class OneParameter {
  public:
   OneParameter(const Group& group, const Request& request)
       : parameters_{{"weight", at::zeros({40, 30})}},
-        pipeline_(group, parameters_, request, make_plan(request, parameters_), StepRecorder({})) {
-    pipeline_.make_later_rounds([&] { return make_further_group(*group); }, /*rounds=*/2);
+        engine_(group, parameters_, request, make_plan(request, parameters_), StepRecorder({})) {
+    engine_.make_later_rounds([&] { return make_further_group(*group); }, /*rounds=*/2);
   }
 
   at::Tensor step(const at::Tensor& gradient) {
     const at::Tensor buffer = gradient.flatten().clone();
-    pipeline_.complete(*launch(buffer));
+    engine_.complete(*launch(buffer));
     return buffer.view(gradient.sizes());
   }
   std::unique_ptr<Passage> launch(const at::Tensor& buffer) {
     c10d::GradBucket bucket(0, 1, buffer, {0}, {static_cast<size_t>(buffer.numel())},
                             {parameters_[0].tensor.sizes()}, {parameters_[0].tensor}, {});
-    return pipeline_.launch(bucket, /*has_joined=*/false);
+    return engine_.launch(bucket, /*has_joined=*/false);
   }
 
-  Pipeline& pipeline() { return pipeline_; }
-  void adopt(const Request& request) { pipeline_.adopt(make_plan(request, parameters_)); }
+  Engine& engine() { return engine_; }
+  void adopt(const Request& request) { engine_.adopt(make_plan(request, parameters_)); }
 
  private:
   std::vector<Parameter> parameters_;
-  Pipeline pipeline_;
+  Engine engine_;
 };
 
-TEST(Pipeline, LosesNothingWhenThePlanChanges) {
+TEST(Engine, LosesNothingWhenThePlanChanges) {
   run_world<bool>(1, [](const Group& group) {
     OneParameter model(group, {.method = "topk"});
     const at::Tensor gradient = at::randn({40, 30});
@@ -52,27 +52,27 @@ TEST(Pipeline, LosesNothingWhenThePlanChanges) {
     }
     // `half` keeps nothing back: its rounding is lost.
     EXPECT_TRUE(at::allclose(sum, steps * gradient, 1e-2, 1e-2));
-    EXPECT_EQ(model.pipeline().stats().residual_norm, 0);
-    EXPECT_EQ(model.pipeline().stats().plan.at("weight"), "uncompressed");
+    EXPECT_EQ(model.engine().stats().residual_norm, 0);
+    EXPECT_EQ(model.engine().stats().plan.at("weight"), "uncompressed");
     return true;
   });
 }
 
-TEST(Pipeline, ForgetsWhatWasLeftOverWhenAStateIsLoaded) {
+TEST(Engine, ForgetsWhatWasLeftOverWhenAStateIsLoaded) {
   run_world<bool>(1, [](const Group& group) {
     OneParameter model(group, {.method = "allreduce"});
-    const State at_first = model.pipeline().state();
+    const State at_first = model.engine().state();
     const at::Tensor gradient = at::randn({40, 30});
     model.adopt({.method = "topk"});
     model.step(gradient);
     model.adopt({.method = "allreduce"});
-    model.pipeline().load_state(at_first);
+    model.engine().load_state(at_first);
     EXPECT_TRUE(model.step(gradient).equal(gradient));
     return true;
   });
 }
 
-TEST(Pipeline, HasNoStateAfterAStepThatFailed) {
+TEST(Engine, HasNoStateAfterAStepThatFailed) {
   run_world<bool>(1, [](const Group& group) {
     OneParameter model(group, {.method = "topk"});
     const at::Tensor gradient = at::randn({40, 30});
@@ -80,16 +80,16 @@ TEST(Pipeline, HasNoStateAfterAStepThatFailed) {
     const at::Tensor stranger = at::zeros({40, 30});
     c10d::GradBucket bucket(0, 1, gradient.flatten(), {0}, {1200}, {stranger.sizes()}, {stranger},
                             {});
-    EXPECT_ANY_THROW(model.pipeline().launch(bucket, /*has_joined=*/false));
-    EXPECT_THROW(model.pipeline().state(), std::runtime_error);
+    EXPECT_ANY_THROW(model.engine().launch(bucket, /*has_joined=*/false));
+    EXPECT_THROW(model.engine().state(), std::runtime_error);
     model.step(gradient);
-    EXPECT_NO_THROW(model.pipeline().state());
+    EXPECT_NO_THROW(model.engine().state());
     return true;
   });
 }
 
 // As an exception in backward leaves them, which the training catches on every worker.
-TEST(Pipeline, GoesOnAfterMessagesThatNobodyHasWaitedFor) {
+TEST(Engine, GoesOnAfterMessagesThatNobodyHasWaitedFor) {
   const auto results = run_world<at::Tensor>(2, [](const Group& group) {
     OneParameter model(group, {.method = "sign"});
     const at::Tensor gradient = gradient_for(group->getRank(), 0, 0, {40, 30});
@@ -120,7 +120,7 @@ TEST_P(SumsByAllGather, GiveTheSameResultAndCostMoreThanAllReduce) {
     for (int step = 0; step < 6; ++step) {
       outcome.results[step] = model.step(gradient_for(group->getRank(), step, 0, {40, 30}));
     }
-    outcome.sent_bytes = model.pipeline().stats().sent_bytes;
+    outcome.sent_bytes = model.engine().stats().sent_bytes;
     return outcome;
   };
   const Outcome reduced = run_world<Outcome>(3, train)[0];

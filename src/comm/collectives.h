@@ -4,15 +4,15 @@
 
 #include <functional>
 
-#include "ddp/leg.h"
+#include "comm/transfer.h"
 #include "methods/method.h"
 
 namespace gradwire {
 
 c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& round);
 
-// Launches the leg's next round and counts what it sends.
-void launch(Leg& leg, Round round, c10d::ProcessGroup& group);
+// Launches the transfer's next round and counts what it sends.
+void launch(Transfer& transfer, Round round, c10d::ProcessGroup& group);
 
 // What leaves each worker, as a multiple of what it passes to the collective: the volume of the
 // ring algorithms, which no algorithm undercuts.

@@ -1,4 +1,4 @@
-#include "ddp/in_process_group.h"
+#include "comm/in_process_group.h"
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

@@ -10,7 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "ddp/in_process_group.h"
+#include "comm/in_process_group.h"
 
 namespace gradwire {
 namespace {

@@ -1,7 +1,7 @@
-#include "ddp/collectives.h"
+#include "comm/collectives.h"
 
-#include "ddp/direct_exchange.h"
-#include "ddp/without_python_objects.h"
+#include "comm/direct_messages.h"
+#include "comm/without_python_objects.h"
 #include "gradwire/measuring.h"
 
 namespace gradwire {
@@ -64,18 +64,18 @@ void set_sums_by_all_gather(bool value) { sums_by_all_gather = value; }
 
 void set_before_launch(std::function<void()> function) { before_launch = std::move(function); }
 
-void launch(Leg& leg, Round round, c10d::ProcessGroup& group) {
+void launch(Transfer& transfer, Round round, c10d::ProcessGroup& group) {
   if (before_launch) before_launch();
-  leg.round = std::move(round);
-  leg.sent_bytes += static_cast<double>(wire_bytes(leg.round.send)) *
-                    sent_multiplier(taken_for(leg.round.collective), group.getSize());
-  leg.span = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
-  if (leg.span->isActive()) {
-    leg.span->_setAsync();  // it may end on another thread
-    leg.span->before("gradwire::collective");
+  transfer.round = std::move(round);
+  transfer.sent_bytes += static_cast<double>(wire_bytes(transfer.round.send)) *
+                    sent_multiplier(taken_for(transfer.round.collective), group.getSize());
+  transfer.span = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
+  if (transfer.span->isActive()) {
+    transfer.span->_setAsync();  // it may end on another thread
+    transfer.span->before("gradwire::collective");
   }
   const WithoutPythonObjects guard;
-  leg.work = with_other_workers(leg.step, [&] { return start(group, leg.round); });
+  transfer.work = with_other_workers(transfer.step, [&] { return start(group, transfer.round); });
 }
 
 double sent_multiplier(Collective collective, int workers) {

@@ -9,12 +9,12 @@
 #include <mutex>
 #include <vector>
 
-#include "ddp/peer_failure.h"
+#include "comm/peer_failure.h"
 #include "methods/method.h"
 
 namespace gradwire {
 
-// Tells whoever completes a bucket that all rounds of a leg are launched.
+// Tells whoever completes a bucket that all rounds of a transfer are launched.
 struct AllLaunched {
   std::mutex mutex;
   std::condition_variable changed;
@@ -37,7 +37,7 @@ struct AllLaunched {
 };
 
 // One exchange of one bucket on its way through its rounds.
-struct Leg {
+struct Transfer {
   int64_t step = 0;
   std::unique_ptr<Exchange> exchange;
   std::vector<Slot> slots;
@@ -59,7 +59,7 @@ struct Leg {
     span.reset();
   }
 
-  // Apart from the leg, because it outlives it in the thread that announces: see LaterRounds::run.
+  // Apart from the transfer, because it outlives it in the thread that announces: see LaterRounds::run.
   std::shared_ptr<AllLaunched> all_launched = std::make_shared<AllLaunched>();
 };
 

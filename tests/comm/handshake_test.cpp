@@ -1,4 +1,4 @@
-#include "ddp/handshake.h"
+#include "comm/handshake.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ddp/saved_state.h"
+#include "engine/saved_state.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "ddp/probe.h"
+#include "auto/probe.h"
 
 #include <ATen/ATen.h>
 
@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "ddp/collectives.h"
+#include "comm/collectives.h"
 #include "planner/link_fit.h"
 #include "planner/quantile.h"
 

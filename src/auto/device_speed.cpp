@@ -1,4 +1,4 @@
-#include "ddp/device_speed.h"
+#include "auto/device_speed.h"
 
 #include <ATen/core/grad_mode.h>
 
