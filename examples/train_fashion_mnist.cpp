@@ -255,26 +255,31 @@ double median(std::vector<double> values) {
 
 // ---- the results ----
 
-json to_json(const gradwire::Stats& stats) {
+json to_json(const gradwire::Counts& counts) {
   json by_kind;
   for (size_t kind = 0; kind < gradwire::kParameterKindNames.size(); ++kind) {
     by_kind[gradwire::kParameterKindNames[kind]] =
-        stats.code_ratio(static_cast<gradwire::ParameterKind>(kind));
+        counts.code_ratio(static_cast<gradwire::ParameterKind>(kind));
   }
-  return {{"method", stats.method},
-          {"steps", stats.steps},
-          {"payload_bytes", stats.payload_bytes},
-          {"gradient_bytes", stats.gradient_bytes},
-          {"code_ratio", stats.code_ratio()},
+  return {{"steps", counts.steps},
+          {"payload_bytes", counts.payload_bytes},
+          {"gradient_bytes", counts.gradient_bytes},
+          {"code_ratio", counts.code_ratio()},
           {"code_ratio_by_kind", by_kind},
-          {"sent_bytes", stats.sent_bytes},
-          {"dense_bytes", stats.dense_bytes},
-          {"wire_ratio", stats.wire_ratio()},
-          {"encode_seconds", stats.encode_seconds},
-          {"decode_seconds", stats.decode_seconds},
-          {"wait_seconds", stats.wait_seconds},
-          {"residual_norm", stats.residual_norm},
-          {"plan", stats.plan}};
+          {"sent_bytes", counts.sent_bytes},
+          {"dense_bytes", counts.dense_bytes},
+          {"wire_ratio", counts.wire_ratio()},
+          {"encode_seconds", counts.encode_seconds},
+          {"decode_seconds", counts.decode_seconds},
+          {"wait_seconds", counts.wait_seconds}};
+}
+
+json to_json(const gradwire::Stats& stats) {
+  json result = to_json(static_cast<const gradwire::Counts&>(stats));
+  result["method"] = stats.method;
+  result["plan"] = stats.plan;
+  result["recent"] = to_json(stats.recent);
+  return result;
 }
 
 json to_json(const gradwire::Options& options) {

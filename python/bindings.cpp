@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "gradwire/attachment.h"
+#include "gradwire/compressor.h"
 #include "gradwire/measuring.h"
 #include "gradwire/methods.h"
 #include "planner/plan.h"
@@ -43,26 +44,31 @@ State to_state(const py::dict& dict) {
   return state;
 }
 
-py::dict to_python(const Stats& stats) {
+py::dict to_python(const Counts& counts) {
   py::dict by_kind;
   for (size_t kind = 0; kind < kParameterKindNames.size(); ++kind) {
-    by_kind[kParameterKindNames[kind]] = stats.code_ratio(static_cast<ParameterKind>(kind));
+    by_kind[kParameterKindNames[kind]] = counts.code_ratio(static_cast<ParameterKind>(kind));
   }
   py::dict result;
-  result["method"] = stats.method;
-  result["steps"] = stats.steps;
-  result["payload_bytes"] = stats.payload_bytes;
-  result["gradient_bytes"] = stats.gradient_bytes;
-  result["code_ratio"] = stats.code_ratio();
+  result["steps"] = counts.steps;
+  result["payload_bytes"] = counts.payload_bytes;
+  result["gradient_bytes"] = counts.gradient_bytes;
+  result["code_ratio"] = counts.code_ratio();
   result["code_ratio_by_kind"] = by_kind;
-  result["sent_bytes"] = stats.sent_bytes;
-  result["dense_bytes"] = stats.dense_bytes;
-  result["wire_ratio"] = stats.wire_ratio();
-  result["encode_seconds"] = stats.encode_seconds;
-  result["decode_seconds"] = stats.decode_seconds;
-  result["wait_seconds"] = stats.wait_seconds;
-  result["residual_norm"] = stats.residual_norm;
+  result["sent_bytes"] = counts.sent_bytes;
+  result["dense_bytes"] = counts.dense_bytes;
+  result["wire_ratio"] = counts.wire_ratio();
+  result["encode_seconds"] = counts.encode_seconds;
+  result["decode_seconds"] = counts.decode_seconds;
+  result["wait_seconds"] = counts.wait_seconds;
+  return result;
+}
+
+py::dict to_python(const Stats& stats) {
+  py::dict result = to_python(static_cast<const Counts&>(stats));
+  result["method"] = stats.method;
   result["plan"] = stats.plan;
+  result["recent"] = to_python(stats.recent);
   return result;
 }
 
@@ -103,25 +109,93 @@ auto without_interpreter(const Function& function) {
   return function();
 }
 
-std::shared_ptr<Attachment> attach(
-    const std::shared_ptr<c10d::Reducer>& reducer,
-    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-    const std::vector<std::tuple<std::string, at::Tensor, bool>>& parameters,
-    const Request& request, const py::function& make_group, const std::vector<size_t>& bucket_caps,
-    const std::shared_ptr<c10d::Logger>& logger) {
-  std::vector<NamedParameter> named;
-  for (const auto& [name, tensor, expects_sparse] : parameters) {
-    named.push_back({name, tensor, expects_sparse});
+// Name, tensor, and whether its gradient is expected to be sparse.
+using ParameterTuples = std::vector<std::tuple<std::string, at::Tensor, bool>>;
+
+std::vector<NamedParameter> to_parameters(const ParameterTuples& tuples) {
+  std::vector<NamedParameter> parameters;
+  for (const auto& [name, tensor, expects_sparse] : tuples) {
+    parameters.push_back({name, tensor, expects_sparse});
   }
-  // The interpreter is needed for moments only: the other workers are waited for without it.
-  const py::gil_scoped_release release;
-  return Attachment::attach(
-      reducer, group, named, request,
-      [&] {
-        const py::gil_scoped_acquire acquire;
-        return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
-      },
-      bucket_caps, logger);
+  return parameters;
+}
+
+// Called without the interpreter, while the other workers are waited for.
+MakeGroup to_make_group(const py::function& make_group) {
+  return [&make_group] {
+    const py::gil_scoped_acquire acquire;
+    return py::cast<c10::intrusive_ptr<c10d::ProcessGroup>>(make_group());
+  };
+}
+
+std::shared_ptr<Attachment> attach(const std::shared_ptr<c10d::Reducer>& reducer,
+                                   const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                   const ParameterTuples& parameters, const Request& request,
+                                   const py::function& make_group,
+                                   const std::vector<size_t>& bucket_caps,
+                                   const std::shared_ptr<c10d::Logger>& logger) {
+  return without_interpreter([&] {
+    return Attachment::attach(reducer, group, to_parameters(parameters), request,
+                              to_make_group(make_group), bucket_caps, logger);
+  });
+}
+
+std::unique_ptr<Compressor> make_compressor(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                            const ParameterTuples& parameters,
+                                            const Request& request,
+                                            const py::function& make_group) {
+  return without_interpreter([&] {
+    return Compressor::make(to_parameters(parameters), group, request, to_make_group(make_group));
+  });
+}
+
+Compressor::Gradients to_gradients(const py::dict& dict) {
+  Compressor::Gradients gradients;
+  for (const auto& [name, tensor] : dict) {
+    if (!py::isinstance<py::str>(name) || !THPVariable_Check(tensor.ptr())) {
+      throw std::invalid_argument("gradwire.Compressor: gradients are a dict of tensors by name");
+    }
+    gradients.emplace_back(py::cast<std::string>(name), py::cast<at::Tensor>(tensor));
+  }
+  return gradients;
+}
+
+// What an Attachment and a Compressor have in common.
+template <typename Class>
+void define_state_and_stats(Class& type) {
+  using Self = typename Class::type;
+  type.def(
+          "state_dict",
+          [](const Self& self) {
+            return to_python(without_interpreter([&] { return self.state(); }));
+          },
+          "What this worker has to save for an exact resume: tensors, numbers and strings.\n\n"
+          "For calls between steps. Every key begins with ``worker<i>/``.\n\n"
+          "Raises:\n    RuntimeError: a step is under way, or failed.")
+      .def(
+          "load_state_dict",
+          [](Self& self, const py::dict& dict) {
+            const State state = to_state(dict);
+            without_interpreter([&] { self.load_state(state); });
+          },
+          "Restore what ``state_dict`` gave on this worker, or what ``gradwire.merge`` made.\n\n"
+          "Before the first step.\n\n"
+          "Raises:\n    ValueError: the state does not fit, and nothing has changed.")
+      .def(
+          "stats", [](const Self& self) { return to_python(self.stats()); },
+          "What this worker has encoded, sent and waited for: a ``gradwire.Stats``.\n\n"
+          "Costs microseconds, from any thread, also while a step waits for the network.")
+      .def(
+          "residual_norm",
+          [](const Self& self) {
+            return without_interpreter([&] { return self.residual_norm(); });
+          },
+          "The norm of all that this worker keeps back; a pass over all residuals.\n\n"
+          "Raises:\n    RuntimeError: a step is under way, or failed.")
+      .def("__repr__", [](const Self& self) {
+        return "<gradwire." + py::cast<std::string>(py::type::of<Self>().attr("__name__")) + ": " +
+               self.describe() + ">";
+      });
 }
 
 py::object from_json(const std::string& text) {
@@ -162,32 +236,10 @@ PYBIND11_MODULE(_core, module) {
            py::arg("skip"), py::arg("per_parameter"), py::arg("handshake_timeout"),
            py::arg("loss_scale"));
 
-  py::class_<Attachment, std::shared_ptr<Attachment>>(
-      module, "Attachment", "What gradwire.attach returns: the handle to a model's compression.")
-      .def(
-          "state_dict",
-          [](const Attachment& self) {
-            return to_python(without_interpreter([&] { return self.state(); }));
-          },
-          "What this worker has to save for an exact resume: tensors, numbers and strings.\n\n"
-          "For calls between steps. Every key begins with ``worker<i>/``.\n\n"
-          "Raises:\n    RuntimeError: a step is under way, or failed.")
-      .def(
-          "load_state_dict",
-          [](Attachment& self, const py::dict& dict) {
-            const State state = to_state(dict);
-            without_interpreter([&] { self.load_state(state); });
-          },
-          "Restore what ``state_dict`` gave on this worker, or what ``gradwire.merge`` made.\n\n"
-          "After ``attach`` and before the first forward.\n\n"
-          "Raises:\n    ValueError: the state does not fit, and nothing has changed.")
-      .def(
-          "stats",
-          [](const Attachment& self) {
-            return to_python(without_interpreter([&] { return self.stats(); }));
-          },
-          "What this worker has encoded, sent and waited for since ``attach``: "
-          "a ``gradwire.Stats``.")
+  py::class_<Attachment, std::shared_ptr<Attachment>> attachment(
+      module, "Attachment", "What gradwire.attach returns: the handle to a model's compression.");
+  define_state_and_stats(attachment);
+  attachment
       .def(
           "profile",
           [](const Attachment& self) {
@@ -199,6 +251,17 @@ PYBIND11_MODULE(_core, module) {
            "For ``gradwire.attach``: where ``auto`` decides. One line of text if it did.")
       .def("divide_by_active_workers", &Attachment::divide_by_active_workers,
            "For ``gradwire.attach``: which division DDP's ``join`` was asked for.");
+
+  py::class_<Compressor> compressor(module, "Compressor",
+                                    "What ``gradwire.Compressor`` is built on.");
+  define_state_and_stats(compressor);
+  compressor.def(py::init(&make_compressor))
+      .def("start",
+           [](Compressor& self, const py::dict& gradients) {
+             const Compressor::Gradients named = to_gradients(gradients);
+             without_interpreter([&] { self.start(named); });
+           })
+      .def("finish", &Compressor::finish, NoLock());
 
   py::class_<StateMerger>(module, "StateMerger")
       .def(py::init<>())

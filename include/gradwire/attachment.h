@@ -4,30 +4,17 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "gradwire/compressor.h"
 #include "gradwire/export.h"
 #include "gradwire/options.h"
 #include "gradwire/state.h"
 #include "gradwire/stats.h"
 
 namespace gradwire {
-
-struct NamedParameter {
-  std::string name;
-  at::Tensor tensor;
-  bool expects_sparse = false;  // the Reducer was told that its gradient is sparse
-};
-
-using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
-
-class AutoMethod;
-class BucketLayout;
-class Engine;
-struct Plan;
 
 // The expert part: compression attached to a Reducer, DDP's or one's own. Both the Python attach()
 // and the C++ DistributedDataParallel are built on it.
@@ -68,11 +55,17 @@ class GRADWIRE_EXPORT Attachment {
   // the first forward.
   State state() const;
   void load_state(const State& state);
+
+  // Costs microseconds, from any thread, also while a step waits for the network.
   Stats stats() const;
+  // The norm of all that this worker keeps back. It passes over all residuals; between steps.
+  double residual_norm() const;
+  // One line: the method, the workers, the steps and the rates.
+  std::string describe() const;
 
   // What the planner needs to know of this job, as JSON in the format of docs/plan.md: medians of
-  // the last 32 steps. Between steps, once there were some: the Reducer makes new buckets after the
-  // first. Throws std::runtime_error before.
+  // the last 32 steps. Throws std::runtime_error where there were none since the Reducer made its
+  // buckets anew, which it does after the first step.
   std::string profile() const;
 
   // Under DDP's join: from now on divide by the number of workers that still have data, instead of
@@ -80,20 +73,9 @@ class GRADWIRE_EXPORT Attachment {
   void divide_by_active_workers(bool value);
 
  private:
-  Attachment(std::shared_ptr<Engine> engine, std::unique_ptr<BucketLayout> layout,
-             std::unique_ptr<AutoMethod> automatic, std::weak_ptr<c10d::Reducer> reducer,
-             std::weak_ptr<c10d::Logger> logger);
-  void install_hook();
-  void adopt(Plan plan);
-  void add_own_to(State& state) const;
-  double logged_seconds(const std::string& figure) const;
-
-  std::shared_ptr<Engine> engine_;
-  std::unique_ptr<BucketLayout> layout_;
-  std::unique_ptr<AutoMethod> auto_;  // null: another method
-  std::weak_ptr<c10d::Reducer> reducer_;
-  std::weak_ptr<c10d::Logger> logger_;
-  bool has_hook_ = false;
+  struct Impl;
+  explicit Attachment(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace gradwire

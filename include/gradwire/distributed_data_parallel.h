@@ -153,6 +153,7 @@ class DistributedDataParallel {
   State state() const { return core_.attachment().state(); }
   void load_state(const State& state) { core_.attachment().load_state(state); }
   Stats stats() const { return core_.attachment().stats(); }
+  double residual_norm() const { return core_.attachment().residual_norm(); }
   std::string profile() const { return core_.attachment().profile(); }  // see Attachment
 
  private:

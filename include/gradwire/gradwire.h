@@ -6,6 +6,9 @@
 #include "gradwire/distributed_data_parallel.h"  // DistributedDataParallel
 #include "gradwire/process_group.h"              // init_process_group()
 
+// The explicit object, without DistributedDataParallel.
+#include "gradwire/compressor.h"  // Compressor
+
 // What it can do and what it did.
 #include "gradwire/methods.h"  // methods(): every method with its options
 #include "gradwire/options.h"  // Options

@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "gradwire/export.h"
@@ -32,6 +33,10 @@ GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(
 // learner that fails calls abort() on its group, so that the others do not wait for it.
 GRADWIRE_EXPORT std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> make_in_process_groups(
     int learners);
+
+// Makes a further process group of the same workers. Every worker calls it equally often, in the
+// same order.
+using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
 
 // Another group of the same workers with a backend of its own. Collective.
 GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradwire import _core
 from gradwire._core import Attachment
+from gradwire._request import further_group, make_request
 from gradwire._types import OptionValue
 
 _log = logging.getLogger("gradwire")
@@ -95,17 +95,16 @@ def attach(
     group = _group_of(ddp, process_group)
     try:
         _refuse_misuse(ddp)
-        if process_group is not None:
-            _checked(process_group, dist.ProcessGroup, "process_group")
-        skipped = _patterns(skip)
-        request = _core.Request(
-            method=_checked(method, str, "method"),
-            options={name: _option(name, value) for name, value in options.items()},
-            start_after=_checked(start_after, int, "start_after"),
-            skip=skipped,
-            per_parameter=_overrides(per_parameter),
-            handshake_timeout=_seconds(handshake_timeout),
-            loss_scale=_loss_scale_of(grad_scaler),
+        skip = skip if isinstance(skip, str) else list(skip or ())
+        request = make_request(
+            method,
+            process_group,
+            options,
+            start_after=start_after,
+            grad_scaler=grad_scaler,
+            skip=skip,
+            per_parameter=per_parameter,
+            handshake_timeout=handshake_timeout,
         )
     except Exception as error:
         # The others are waiting for this worker, and would wait in vain.
@@ -118,7 +117,7 @@ def attach(
         group,
         _parameters_of(ddp),
         request,
-        lambda: _further_group(group, ddp.device),
+        lambda: further_group(group, ddp.device),
         _bucket_caps(ddp),
         ddp.logger,
     )
@@ -128,7 +127,7 @@ def attach(
     if method == "auto" and _before_forward not in ddp._forward_pre_hooks.values():
         ddp.register_forward_pre_hook(_before_forward)
     if group.rank() == 0:
-        _warn_of_no_effect(attachment, method, [*skipped, *(per_parameter or {})])
+        _warn_of_no_effect(attachment, method, [*skip, *(per_parameter or {})])
     return attachment
 
 
@@ -166,25 +165,6 @@ def _group_of(ddp: Any, process_group: dist.ProcessGroup | None) -> dist.Process
     return dist.group.WORLD if dist.is_initialized() else None
 
 
-def _further_group(group: dist.ProcessGroup, device: torch.device) -> dist.ProcessGroup:
-    """Another group of the same workers, made by them alone: others may be busy elsewhere."""
-    further: dist.ProcessGroup = dist.new_group(
-        dist.get_process_group_ranks(group),
-        timeout=_timeout_of(group, device),
-        backend=dist.get_backend(group),
-        use_local_synchronization=True,
-    )
-    return further
-
-
-def _timeout_of(group: dist.ProcessGroup, device: torch.device) -> timedelta | None:
-    """None, for torch's default, where the backend has no options or no timeout among them."""
-    try:
-        return group._get_backend(device).options._timeout
-    except (AttributeError, RuntimeError):
-        return None
-
-
 def _parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.Tensor, bool]]:
     """Names as in the user's own model, and whether DDP expects the gradient to be sparse."""
     sparse = {
@@ -206,59 +186,6 @@ def _bucket_caps(ddp: DistributedDataParallel) -> list[int]:
         config.first_bucket_bytes_cap,
         config.bucket_bytes_cap,
     ]
-
-
-def _loss_scale_of(
-    scaler: torch.amp.GradScaler | None,
-) -> Callable[[], torch.Tensor | None] | None:
-    if scaler is None:
-        return None
-    if not isinstance(scaler, torch.amp.GradScaler):
-        raise ValueError(f"grad_scaler must be a torch.amp.GradScaler; got {scaler!r}")
-    # It has no scale before its first use; from then on it changes the same tensor.
-    return (lambda: scaler._scale) if scaler.is_enabled() else None
-
-
-def _checked(value: Any, kind: type, name: str) -> Any:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{name} must be of type {kind.__name__}; got {value!r}")
-    return value
-
-
-def _option(name: str, value: Any) -> OptionValue:
-    if not isinstance(value, bool | int | float | str):
-        raise ValueError(f"{name} must be a number, a string, True or False; got {value!r}")
-    return value
-
-
-def _seconds(value: float) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Some 30 years; the clocks, which count nanoseconds, hold 292.
-    if not is_number or not 0 < value < 1e9:
-        raise ValueError(
-            f"handshake_timeout must be a number of seconds above 0 and below 1e9; got {value!r}"
-        )
-    return value
-
-
-def _patterns(skip: Iterable[str] | None) -> list[str]:
-    if skip is None:
-        return []
-    if isinstance(skip, str):
-        raise ValueError(f"skip must be a list of patterns; got the string {skip!r}")
-    return [_checked(pattern, str, "a pattern in skip") for pattern in skip]
-
-
-def _overrides(
-    per_parameter: Mapping[str, Mapping[str, OptionValue]] | None,
-) -> list[tuple[str, dict[str, OptionValue]]]:
-    entries = _checked({} if per_parameter is None else per_parameter, Mapping, "per_parameter")
-    overrides = []
-    for pattern, entry in entries.items():
-        _checked(pattern, str, "a pattern in per_parameter")
-        _checked(entry, Mapping, f"per_parameter[{pattern!r}]")
-        overrides.append((pattern, {name: _option(name, value) for name, value in entry.items()}))
-    return overrides
 
 
 def _refuse_misuse(ddp: Any) -> None:

@@ -18,11 +18,9 @@ class CodeRatios(TypedDict):
     """Of fewer."""
 
 
-class Stats(TypedDict):
-    """What this worker has done so far; see :meth:`Attachment.stats`."""
+class Counts(TypedDict):
+    """What this worker did in a number of steps."""
 
-    method: str
-    """The name that was attached."""
     steps: int
     """Training steps."""
     payload_bytes: int
@@ -45,10 +43,17 @@ class Stats(TypedDict):
     """Spent decoding."""
     wait_seconds: float
     """Spent waiting for the network."""
-    residual_norm: float
-    """Of all that is kept back at present."""
+
+
+class Stats(Counts):
+    """The counts of all steps so far, and what they are counts of."""
+
+    method: str
+    """The name that was attached."""
     plan: dict[str, str]
     """How each parameter travels."""
+    recent: Counts
+    """The same counts over the last 32 steps."""
 
 
 class OptionDescription(TypedDict):

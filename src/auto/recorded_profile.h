@@ -13,7 +13,7 @@ struct RecordedJob {
   const Request& request;
   bool is_plain;
   const std::vector<Parameter>& parameters;
-  const std::vector<std::vector<size_t>>& buckets;  // the parameters of each
+  std::vector<std::vector<size_t>> buckets;  // the parameters of each
   int64_t workers;
   double forward_seconds;
 };

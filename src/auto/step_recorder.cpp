@@ -59,6 +59,16 @@ double StepRecorder::Moment::delayed_seconds_since(const Moment& earlier) const 
 }
 
 void StepRecorder::begin_step() {
+  const std::lock_guard lock(mutex_);
+  append_step();
+}
+
+void StepRecorder::forget() {
+  const std::lock_guard lock(mutex_);
+  steps_.clear();
+}
+
+void StepRecorder::append_step() {
   steps_.emplace_back();
   if (steps_.size() > kSteps) steps_.pop_front();
 }
@@ -79,9 +89,10 @@ double StepRecorder::seconds_to_last_gradient() {
 }
 
 void StepRecorder::bucket_is_ready(const at::Tensor& buffer) {
+  const std::lock_guard lock(mutex_);
   bucket_ready_ = Moment::now();
   const double last_gradient = seconds_to_last_gradient();
-  if (steps_.empty()) begin_step();  // what was recorded was forgotten in the middle of a step
+  if (steps_.empty()) append_step();  // what was recorded was forgotten in the middle of a step
   std::vector<Bucket>& step = steps_.back();
   Bucket bucket{.elements = buffer.numel()};
   if (step.empty()) {
@@ -99,12 +110,14 @@ void StepRecorder::bucket_is_ready(const at::Tensor& buffer) {
 }
 
 void StepRecorder::bucket_is_launched() {
+  const std::lock_guard lock(mutex_);
   backward_went_on_ = Moment::now();
   steps_.back().back().coding.encode = backward_went_on_.seconds_since(bucket_ready_);
 }
 
 void StepRecorder::bucket_is_decoded(size_t bucket, double between_seconds, double decode_seconds,
                                      double gathered_bytes) {
+  const std::lock_guard lock(mutex_);
   Bucket& decoded = steps_.back().at(bucket);
   decoded.coding.between = between_seconds;
   decoded.coding.decode = decode_seconds;
@@ -112,6 +125,7 @@ void StepRecorder::bucket_is_decoded(size_t bucket, double between_seconds, doub
 }
 
 StepRecorder::Medians StepRecorder::medians(const std::vector<int64_t>& elements) const {
+  const std::lock_guard lock(mutex_);
   Medians medians;
   std::vector<const std::vector<Bucket>*> alike;
   for (const std::vector<Bucket>& step : steps_) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -13,13 +14,13 @@
 namespace gradwire {
 
 // When the buckets of the last steps were ready and what they cost: a few readings of the clock per
-// bucket, from which a profile is made when someone asks for it.
+// bucket, from which a profile is made when someone asks for it, on any thread.
 class StepRecorder {
  public:
   explicit StepRecorder(std::weak_ptr<c10d::Reducer> reducer) : reducer_(std::move(reducer)) {}
 
   void begin_step();
-  void forget() { steps_.clear(); }
+  void forget();
   // In backward: its gradients are complete; then it is on its way.
   void bucket_is_ready(const at::Tensor& buffer);
   void bucket_is_launched();
@@ -57,8 +58,10 @@ class StepRecorder {
   };
   static constexpr size_t kSteps = 32;
 
+  void append_step();
   double seconds_to_last_gradient();
 
+  mutable std::mutex mutex_;
   std::weak_ptr<c10d::Reducer> reducer_;    // it holds us, through its hook
   std::vector<int64_t> known_ready_times_;  // the Reducer's, when the last bucket was ready
   std::deque<std::vector<Bucket>> steps_;   // the last is under way

@@ -68,7 +68,7 @@ void launch(Transfer& transfer, Round round, c10d::ProcessGroup& group) {
   if (before_launch) before_launch();
   transfer.round = std::move(round);
   transfer.sent_bytes += static_cast<double>(wire_bytes(transfer.round.send)) *
-                    sent_multiplier(taken_for(transfer.round.collective), group.getSize());
+                         sent_multiplier(taken_for(transfer.round.collective), group.getSize());
   transfer.span = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
   if (transfer.span->isActive()) {
     transfer.span->_setAsync();  // it may end on another thread

@@ -6,7 +6,6 @@
 
 #include "gradwire/errors.h"
 #include "kernels/simd.h"
-#include "methods/registry.h"
 #include "methods/stable_hash.h"
 
 namespace gradwire {
@@ -19,14 +18,6 @@ constexpr const char* kFailed = "failed: ";
 constexpr const char* kReady = "ready: ";
 
 constexpr std::chrono::seconds kLinger(5);
-
-json to_json(const OptionMap& options) {
-  json object = json::object();
-  for (const auto& option : options) {
-    std::visit([&](const auto& held) { object[option.first] = held; }, option.second);
-  }
-  return object;
-}
 
 // Without what flatten() makes of an empty list or object.
 json flattened(const json& description) {
@@ -71,27 +62,6 @@ std::string joined(const std::vector<std::string>& parts) {
 }
 
 }  // namespace
-
-json describe(const Request& request, const std::vector<Parameter>& parameters) {
-  json description = {
-      {"version", GRADWIRE_VERSION},
-      {"method", request.method},
-      {"options", to_json(complete_options(find_method(request.method), request.options))},
-      {"start_after", request.start_after},
-      {"grad_scaler", static_cast<bool>(request.loss_scale)},
-      {"skip", request.skip},
-      {"per_parameter", json::array()},
-      {"parameters", json::array()}};
-  for (const auto& [pattern, options] : request.per_parameter) {
-    description["per_parameter"].push_back({{"pattern", pattern}, {"options", to_json(options)}});
-  }
-  for (const Parameter& parameter : parameters) {
-    description["parameters"].push_back({{"name", parameter.name},
-                                         {"shape", parameter.tensor.sizes().vec()},
-                                         {"dtype", c10::toString(parameter.tensor.scalar_type())}});
-  }
-  return description;
-}
 
 Handshake::Handshake(c10d::ProcessGroup& group)
     : store_(group.getStore()), worker_(group.getRank()), workers_(group.getSize()) {

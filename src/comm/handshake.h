@@ -5,15 +5,8 @@
 #include <chrono>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
-
-#include "gradwire/options.h"
-#include "methods/method.h"
 
 namespace gradwire {
-
-// What all workers of a group must have in common.
-nlohmann::json describe(const Request& request, const std::vector<Parameter>& parameters);
 
 // The workers' agreement at attach, by way of the group's store: it works before any collective
 // does, and it can name the worker that is missing. One handshake per attach, in the same order

@@ -62,8 +62,8 @@ void LaterRounds::run(size_t index) {
     if (goes_on) {
       enqueue(index + 1, std::move(transfer));
     } else {
-      // Let go of the transfer first. Its end may need the Python interpreter (a collective keeps the
-      // state of the thread that launched it), which whoever stops this thread may be holding.
+      // Let go of the transfer first. Its end may need the Python interpreter (a collective keeps
+      // the state of the thread that launched it), which whoever stops this thread may be holding.
       const auto all_launched = transfer->all_launched;
       // After a failure nobody else may hold it any more: then it ends with this object.
       if (transfer.use_count() == 1) stage.abandoned.push_back(std::move(transfer));

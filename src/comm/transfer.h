@@ -7,14 +7,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "comm/peer_failure.h"
 #include "methods/method.h"
 
 namespace gradwire {
 
-// Tells whoever completes a bucket that all rounds of a transfer are launched.
+// Tells whoever waits for a transfer that all its rounds are launched.
 struct AllLaunched {
   std::mutex mutex;
   std::condition_variable changed;
@@ -36,22 +35,21 @@ struct AllLaunched {
   }
 };
 
-// One exchange of one bucket on its way through its rounds.
+// An exchange on its way through its rounds.
 struct Transfer {
-  int64_t step = 0;
+  int64_t step = 0;  // for error messages
   std::unique_ptr<Exchange> exchange;
-  std::vector<Slot> slots;
-  bool averages = true;      // see Method
   int rounds_left = 0;       // that the method may still ask for
-  bool is_followed = false;  // by LaterRounds
+  bool is_followed = false;  // LaterRounds launches the rounds that are left
   bool gathers = false;      // in its first round
 
   Round round;  // the last one launched
   c10::intrusive_ptr<c10d::Work> work;
   std::unique_ptr<at::RecordFunction> span;  // from launch to the end of the wait, for profilers
-  bool exhausted = false;                    // the method has seen its last round complete
+  bool exhausted = false;                    // the exchange has seen its last round complete
   double sent_bytes = 0;                     // by all rounds
-  double between_seconds = 0;                // spent by the method between rounds
+  double encode_seconds = 0;                 // that the exchange computed before its first round
+  double between_seconds = 0;                // and between rounds
 
   // Waits for the round under way.
   void wait() {
@@ -59,7 +57,7 @@ struct Transfer {
     span.reset();
   }
 
-  // Apart from the transfer, because it outlives it in the thread that announces: see LaterRounds::run.
+  // It is shared because the thread that announces may outlive the transfer: see LaterRounds::run.
   std::shared_ptr<AllLaunched> all_launched = std::make_shared<AllLaunched>();
 };
 

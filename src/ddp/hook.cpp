@@ -6,9 +6,16 @@ namespace gradwire {
 namespace {
 
 // A worker that has run out of data (DDP's join) calls the hook outside of any backward.
-bool has_joined() { return torch::autograd::get_current_graph_task_id() == -1; }
+bool is_outside_backward() { return torch::autograd::get_current_graph_task_id() == -1; }
 
 }  // namespace
+
+Hook::Hook(std::shared_ptr<Engine> engine, std::shared_ptr<StepDetector> detector,
+           std::shared_ptr<StepRecorder> recorder)
+    : engine_(std::move(engine)),
+      detector_(std::move(detector)),
+      recorder_(std::move(recorder)),
+      gradients_(engine_->parameters()) {}
 
 // The future is complete at once and carries the bucket's number: the waiting is done in
 // parseHookResult, on the thread that would wait for the future anyway. So nothing ever runs in a
@@ -16,30 +23,45 @@ bool has_joined() { return torch::autograd::get_current_graph_task_id() == -1; }
 // come.
 c10::intrusive_ptr<c10::ivalue::Future> Hook::runHook(c10d::GradBucket& bucket) {
   const size_t number = bucket.getIndex();
-  if (number <= last_bucket_) {  // a step begins: whatever an exception has cut short is over
-    for (auto& [other, left] : buckets_) left.under_way.reset();
-  }
-  last_bucket_ = number;
-  const bool joined = has_joined();
-  std::unique_ptr<Passage> passage = engine_->launch(bucket, joined);
-  if (joined) {
-    // parseHookResult never comes here, but the state must go on with the others'.
-    engine_->complete(*passage);
-    passage.reset();
-  }
-  buckets_[number] = {.under_way = std::move(passage), .buffer = bucket.getBufferRef()};
+  const at::Tensor& buffer = bucket.getBufferRef();
+  const bool has_joined = is_outside_backward();
+  if (detector_->begins_step(number, buffer.numel(), has_joined)) begin_step(has_joined);
+  if (is_recording_) recorder_->bucket_is_ready(buffer);
+  Bucket& launched = buckets_[number] = {
+      .part = engine_->start(gradients_.of(bucket)), .place = launched_++, .buffer = buffer};
+  if (is_recording_) recorder_->bucket_is_launched();
+  // The Reducer does not ask a worker that has joined for the result, but its state must go on with
+  // the others'.
+  if (has_joined) finish(launched);
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
   future->markCompleted(static_cast<int64_t>(number));
   return future;
+}
+
+void Hook::begin_step(bool has_joined) {
+  for (auto& [number, bucket] : buckets_) bucket.part.reset();  // what an exception has cut short
+  launched_ = 0;
+  engine_->begin_step(/*has_data=*/!has_joined);
+  is_recording_ = engine_->is_compressing() && !has_joined;
+  if (is_recording_) recorder_->begin_step();
 }
 
 // The Reducer asks for a bucket that it has left out (skip_all_reduce_unused_params), too, with the
 // future of the step before.
 at::Tensor Hook::parseHookResult(const c10::IValue& result) {
   Bucket& bucket = buckets_.at(static_cast<size_t>(result.toInt()));
-  if (bucket.under_way != nullptr) engine_->complete(*bucket.under_way);
-  bucket.under_way.reset();
+  if (bucket.part != nullptr) finish(bucket);
   return bucket.buffer;
+}
+
+void Hook::finish(Bucket& bucket) {
+  const std::unique_ptr<Part> part = std::move(bucket.part);
+  engine_->finish(*part);
+  detector_->bucket_is_complete();
+  if (is_recording_) {
+    recorder_->bucket_is_decoded(bucket.place, part->between_seconds, part->decode_seconds,
+                                 part->gathered_bytes);
+  }
 }
 
 }  // namespace gradwire

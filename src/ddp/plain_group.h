@@ -3,8 +3,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <memory>
-#include <set>
+#include <unordered_map>
 
+#include "auto/step_recorder.h"
+#include "ddp/step_detector.h"
 #include "engine/engine.h"
 
 namespace gradwire {
@@ -18,8 +20,8 @@ namespace gradwire {
 // sends.
 class PlainGroup final : public c10d::ProcessGroup {
  public:
-  // `elements`: of all gradients of a step.
-  PlainGroup(std::shared_ptr<Engine> engine, int64_t elements);
+  PlainGroup(std::shared_ptr<Engine> engine, std::shared_ptr<StepDetector> detector,
+             std::shared_ptr<StepRecorder> recorder);
 
   // The two that a Reducer uses.
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
@@ -28,12 +30,14 @@ class PlainGroup final : public c10d::ProcessGroup {
                                            const c10d::BroadcastOptions& options) override;
 
  private:
+  void count(const at::Tensor& buffer);
   bool begins_step(const at::Tensor& buffer);
 
   std::shared_ptr<Engine> engine_;
-  int64_t elements_of_step_;
-  int64_t elements_so_far_ = 0;
-  std::set<const void*> seen_;  // buffers of this step
+  std::shared_ptr<StepDetector> detector_;
+  std::shared_ptr<StepRecorder> recorder_;
+  std::unordered_map<const void*, size_t> order_;  // of the buffers of this step
+  size_t next_order_ = 0;
 };
 
 }  // namespace gradwire

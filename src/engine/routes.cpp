@@ -63,9 +63,9 @@ std::string carrier_key(const Choice& choice) {
   return key;
 }
 
-class Planner {
+class RouteFinder {
  public:
-  explicit Planner(const Request& request) : request_(request) {
+  explicit RouteFinder(const Request& request) : request_(request) {
     if (request.start_after < 0) {
       throw std::invalid_argument("start_after must be >= 0; got " +
                                   std::to_string(request.start_after));
@@ -82,16 +82,17 @@ class Planner {
   void add(const Parameter& parameter) {
     Choice choice = is_compressible(parameter.tensor) ? chosen_for(parameter.name) : plain_;
     size_t carrier = carrier_of(choice);
-    const Method& method = *plan_.carriers[carrier];
+    const Method& method = *routes_.carriers[carrier];
     auto state = method.make_state(parameter, choice.options);
     if (state == nullptr && !method.carries_uncompressed()) {
       choice = plain_;
       carrier = 0;
     }
-    plan_.treatments.push_back({choice.method, choice.options, carrier, std::move(state)});
+    routes_.by_parameter.push_back({choice.method, choice.options, carrier, state != nullptr});
+    routes_.states.push_back(std::move(state));
   }
 
-  Plan take() { return std::move(plan_); }
+  Routes take() { return std::move(routes_); }
 
  private:
   Choice chosen_for(const std::string& name) const {
@@ -103,8 +104,9 @@ class Planner {
   }
 
   size_t carrier_of(const Choice& choice) {
-    const auto [entry, is_new] = carriers_.try_emplace(carrier_key(choice), plan_.carriers.size());
-    if (is_new) plan_.carriers.push_back(choice.method->create(choice.options));
+    const auto [entry, is_new] =
+        carriers_.try_emplace(carrier_key(choice), routes_.carriers.size());
+    if (is_new) routes_.carriers.push_back(choice.method->create(choice.options));
     return entry->second;
   }
 
@@ -113,23 +115,28 @@ class Planner {
   Choice plain_;
   std::vector<std::pair<std::string, Choice>> overrides_;
   std::map<std::string, size_t> carriers_;
-  Plan plan_;
+  Routes routes_;
 };
 
 }  // namespace
 
-std::string Plan::describe(size_t parameter) const {
-  const Treatment& treatment = treatments[parameter];
-  if (treatment.state == nullptr) return "uncompressed";
-  std::string text = treatment.method->name;
-  for (const auto& [name, value] : treatment.options) text += " " + name + "=" + to_string(value);
+std::string Route::describe() const {
+  if (!compresses) return "uncompressed";
+  std::string text = method->name;
+  for (const auto& [name, value] : options) text += " " + name + "=" + to_string(value);
   return text;
 }
 
-Plan make_plan(const Request& request, const std::vector<Parameter>& parameters) {
-  Planner planner(request);
-  for (const Parameter& parameter : parameters) planner.add(parameter);
-  return planner.take();
+int Routes::rounds() const {
+  int most = 1;
+  for (const auto& carrier : carriers) most = std::max(most, carrier->rounds());
+  return most;
+}
+
+Routes make_routes(const Request& request, const std::vector<Parameter>& parameters) {
+  RouteFinder finder(request);
+  for (const Parameter& parameter : parameters) finder.add(parameter);
+  return finder.take();
 }
 
 Options::operator Request() const {

@@ -60,6 +60,48 @@ void check_value(const std::string& key, const c10::IValue& current, const c10::
   }
 }
 
+// What version 0.1.0 saved and later versions do not: an option of acpsgd that changed nothing at
+// its default, and residuals that were always zero.
+void upgrade(const State& current, State& saved) {
+  const std::string reuse = " reuse=True";
+  for (auto& [key, value] : saved) {
+    if (!key.ends_with("/treatment") || !value.isString()) continue;
+    std::string text = value.toStringRef();
+    const size_t found = text.find(reuse);
+    if (found == std::string::npos) continue;
+    const auto here = current.find(key);
+    if (here == current.end() || here->second.toStringRef().find(reuse) != std::string::npos) {
+      continue;
+    }
+    value = text.erase(found, reuse.size());
+  }
+  std::erase_if(saved, [&](const auto& entry) {
+    const auto& [key, value] = entry;
+    return key.ends_with(kResidual) && !current.contains(key) && value.isTensor() &&
+           !value.toTensor().any().template item<bool>();
+  });
+}
+
+void check_fits(const State& current, const State& saved) {
+  // What tells the most first: a state of another method has other tensors too.
+  for (const char* key : {"format", "method", "workers"}) {
+    const auto found = saved.find(key);
+    if (found == saved.end()) refuse(std::string("it has no \"") + key + "\"");
+    check_value(key, current.at(key), found->second);
+  }
+  for (const auto& [key, value] : current) {
+    const auto found = saved.find(key);
+    if (found == saved.end()) refuse("it has no \"" + key + "\", which this model has");
+    if (!value.isTensor()) check_value(key, value, found->second);
+  }
+  for (const auto& [key, value] : saved) {
+    if (!current.contains(key)) refuse("it has \"" + key + "\", which this model has not");
+  }
+  for (const auto& [key, value] : current) {
+    if (value.isTensor() && key != "buckets") check_tensor(key, value.toTensor(), saved.at(key));
+  }
+}
+
 }  // namespace
 
 State with_worker(const State& state, int worker) {
@@ -81,24 +123,10 @@ State without_worker(const State& state, int worker) {
   return result;
 }
 
-void check_fits(const State& current, const State& saved) {
-  // What tells the most first: a state of another method has other tensors too.
-  for (const char* key : {"format", "method", "workers"}) {
-    const auto found = saved.find(key);
-    if (found == saved.end()) refuse(std::string("it has no \"") + key + "\"");
-    check_value(key, current.at(key), found->second);
-  }
-  for (const auto& [key, value] : current) {
-    const auto found = saved.find(key);
-    if (found == saved.end()) refuse("it has no \"" + key + "\", which this model has");
-    if (!value.isTensor()) check_value(key, value, found->second);
-  }
-  for (const auto& [key, value] : saved) {
-    if (!current.contains(key)) refuse("it has \"" + key + "\", which this model has not");
-  }
-  for (const auto& [key, value] : current) {
-    if (value.isTensor() && key != "buckets") check_tensor(key, value.toTensor(), saved.at(key));
-  }
+State fitting(const State& current, State saved) {
+  upgrade(current, saved);
+  check_fits(current, saved);
+  return saved;
 }
 
 }  // namespace saved_state

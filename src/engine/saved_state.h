@@ -20,8 +20,8 @@ State with_worker(const State& state, int worker);
 // Of a state that this worker, or StateMerger, saved. Throws std::invalid_argument.
 State without_worker(const State& state, int worker);
 
-// Throws std::invalid_argument, naming the first difference, if `saved` does not fit where
-// `current` is the state.
-void check_fits(const State& current, const State& saved);
+// `saved` in the form of this version, if it fits where `current` is the state; otherwise throws a
+// std::invalid_argument that names the first difference.
+State fitting(const State& current, State saved);
 
 }  // namespace gradwire::saved_state

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "engine/routes.h"
@@ -12,28 +13,27 @@
 namespace gradwire {
 namespace {
 
-// One parameter of one worker, alone in its bucket.
+// One parameter of one worker, a part of its own.
 class OneParameter {
  public:
   OneParameter(const Group& group, const Request& request)
       : parameters_{{"weight", at::zeros({40, 30})}},
-        engine_(group, parameters_, request, make_plan(request, parameters_), StepRecorder({})) {
-    engine_.make_later_rounds([&] { return make_further_group(*group); }, /*rounds=*/2);
-  }
+        engine_(Courier(
+                    group, [&] { return make_further_group(*group); }, /*rounds=*/2),
+                parameters_, request, make_routes(request, parameters_)) {}
 
   at::Tensor step(const at::Tensor& gradient) {
-    const at::Tensor buffer = gradient.flatten().clone();
-    engine_.complete(*launch(buffer));
-    return buffer.view(gradient.sizes());
+    const at::Tensor result = gradient.clone();
+    engine_.finish(*start(result));
+    return result;
   }
-  std::unique_ptr<Passage> launch(const at::Tensor& buffer) {
-    c10d::GradBucket bucket(0, 1, buffer, {0}, {static_cast<size_t>(buffer.numel())},
-                            {parameters_[0].tensor.sizes()}, {parameters_[0].tensor}, {});
-    return engine_.launch(bucket, /*has_joined=*/false);
+  std::unique_ptr<Part> start(const at::Tensor& gradient) {
+    engine_.begin_step();
+    return engine_.start({{0, gradient}});
   }
 
   Engine& engine() { return engine_; }
-  void adopt(const Request& request) { engine_.adopt(make_plan(request, parameters_)); }
+  void adopt(const Request& request) { engine_.adopt(make_routes(request, parameters_)); }
 
  private:
   std::vector<Parameter> parameters_;
@@ -52,8 +52,8 @@ TEST(Engine, LosesNothingWhenThePlanChanges) {
     }
     // `half` keeps nothing back: its rounding is lost.
     EXPECT_TRUE(at::allclose(sum, steps * gradient, 1e-2, 1e-2));
-    EXPECT_EQ(model.engine().stats().residual_norm, 0);
-    EXPECT_EQ(model.engine().stats().plan.at("weight"), "uncompressed");
+    EXPECT_EQ(model.engine().residual_norm(), 0);
+    EXPECT_EQ(model.engine().counters().stats().plan.at("weight"), "uncompressed");
     return true;
   });
 }
@@ -74,16 +74,38 @@ TEST(Engine, ForgetsWhatWasLeftOverWhenAStateIsLoaded) {
 
 TEST(Engine, HasNoStateAfterAStepThatFailed) {
   run_world<bool>(1, [](const Group& group) {
-    OneParameter model(group, {.method = "topk"});
+    OneParameter model(group, {.method = "acpsgd"});
     const at::Tensor gradient = at::randn({40, 30});
     model.step(gradient);
-    const at::Tensor stranger = at::zeros({40, 30});
-    c10d::GradBucket bucket(0, 1, gradient.flatten(), {0}, {1200}, {stranger.sizes()}, {stranger},
-                            {});
-    EXPECT_ANY_THROW(model.engine().launch(bucket, /*has_joined=*/false));
+    EXPECT_ANY_THROW(model.start(at::zeros({3})));  // not the parameter's shape
     EXPECT_THROW(model.engine().state(), std::runtime_error);
+    EXPECT_THROW(model.engine().residual_norm(), std::runtime_error);
     model.step(gradient);
     EXPECT_NO_THROW(model.engine().state());
+    return true;
+  });
+}
+
+// A worker may ask for statistics while another one keeps its step waiting.
+TEST(Engine, TellsItsStatsWhileAStepWaits) {
+  run_world<bool>(2, [](const Group& group) {
+    OneParameter model(group, {.method = "sign"});
+    if (group->getRank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const at::Tensor gradient = at::randn({40, 30});
+    const std::unique_ptr<Part> part = model.start(gradient);
+    std::atomic<bool> is_finished = false;
+    std::thread waiting([&] {
+      model.engine().finish(*part);
+      is_finished = true;
+    });
+    if (group->getRank() == 0) {
+      const Stats stats = model.engine().counters().stats();
+      EXPECT_FALSE(is_finished);
+      EXPECT_EQ(stats.steps, 1);
+      EXPECT_EQ(stats.payload_bytes, 0);  // counted when the part is finished
+    }
+    waiting.join();
+    EXPECT_GT(model.engine().counters().stats().payload_bytes, 0);
     return true;
   });
 }
@@ -95,7 +117,7 @@ TEST(Engine, GoesOnAfterMessagesThatNobodyHasWaitedFor) {
     const at::Tensor gradient = gradient_for(group->getRank(), 0, 0, {40, 30});
     // Nothing has arrived yet when the first gives up.
     if (group->getRank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    model.launch(gradient.flatten().clone()).reset();
+    model.start(gradient.clone()).reset();
     return model.step(gradient);
   });
   EXPECT_TRUE(results[0].equal(results[1]));
@@ -120,7 +142,7 @@ TEST_P(SumsByAllGather, GiveTheSameResultAndCostMoreThanAllReduce) {
     for (int step = 0; step < 6; ++step) {
       outcome.results[step] = model.step(gradient_for(group->getRank(), step, 0, {40, 30}));
     }
-    outcome.sent_bytes = model.engine().stats().sent_bytes;
+    outcome.sent_bytes = model.engine().counters().stats().sent_bytes;
     return outcome;
   };
   const Outcome reduced = run_world<Outcome>(3, train)[0];

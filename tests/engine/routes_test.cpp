@@ -14,48 +14,49 @@ std::vector<Parameter> parameters() {
 
 std::string error_of(const Request& request) {
   try {
-    make_plan(request, parameters());
+    make_routes(request, parameters());
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
   return "";
 }
 
-TEST(Plan, IsPlainWhereNothingIsCompressed) {
-  EXPECT_TRUE(make_plan({.method = "allreduce"}, parameters()).is_plain());
-  EXPECT_FALSE(make_plan({.method = "acpsgd"}, parameters()).is_plain());
-  EXPECT_TRUE(make_plan({.method = "acpsgd", .skip = {"*"}}, parameters()).is_plain());
+TEST(Routes, IsPlainWhereNothingIsCompressed) {
+  EXPECT_TRUE(make_routes({.method = "allreduce"}, parameters()).is_plain());
+  EXPECT_FALSE(make_routes({.method = "acpsgd"}, parameters()).is_plain());
+  EXPECT_TRUE(make_routes({.method = "acpsgd", .skip = {"*"}}, parameters()).is_plain());
 }
 
-TEST(Plan, CompressesWhatThePatternsSay) {
-  const Plan plan = make_plan({.method = "acpsgd",
-                               .options = {{"rank", int64_t{2}}},
-                               .skip = {"lm_head.*"},
-                               .per_parameter = {{"encoder.w*", {{"rank", int64_t{8}}}},
-                                                 {"encoder.*", {{"rank", int64_t{5}}}}}},
-                              parameters());
-  EXPECT_NE(plan.describe(0).find("rank=8"), std::string::npos) << plan.describe(0);
-  EXPECT_EQ(plan.describe(1), "uncompressed");
-  EXPECT_EQ(plan.describe(2), "uncompressed");
-  EXPECT_EQ(plan.describe(3), "uncompressed");
+TEST(Routes, CompressesWhatThePatternsSay) {
+  const Routes routes = make_routes({.method = "acpsgd",
+                                     .options = {{"rank", int64_t{2}}},
+                                     .skip = {"lm_head.*"},
+                                     .per_parameter = {{"encoder.w*", {{"rank", int64_t{8}}}},
+                                                       {"encoder.*", {{"rank", int64_t{5}}}}}},
+                                    parameters());
+  EXPECT_NE(routes.by_parameter[0].describe().find("rank=8"), std::string::npos)
+      << routes.by_parameter[0].describe();
+  EXPECT_EQ(routes.by_parameter[1].describe(), "uncompressed");
+  EXPECT_EQ(routes.by_parameter[2].describe(), "uncompressed");
+  EXPECT_EQ(routes.by_parameter[3].describe(), "uncompressed");
 }
 
-TEST(Plan, LetsAParameterHaveAnotherMethod) {
-  const Plan plan =
-      make_plan({.method = "allreduce",
-                 .per_parameter = {{"encoder.*", {{"method", std::string("acpsgd")}}}}},
-                parameters());
-  EXPECT_NE(plan.describe(0).find("acpsgd"), std::string::npos);
-  EXPECT_EQ(plan.describe(2), "uncompressed");
+TEST(Routes, LetsAParameterHaveAnotherMethod) {
+  const Routes routes =
+      make_routes({.method = "allreduce",
+                   .per_parameter = {{"encoder.*", {{"method", std::string("acpsgd")}}}}},
+                  parameters());
+  EXPECT_NE(routes.by_parameter[0].describe().find("acpsgd"), std::string::npos);
+  EXPECT_EQ(routes.by_parameter[2].describe(), "uncompressed");
 }
 
-TEST(Plan, PutsDifferentRanksIntoOneExchange) {
-  const Plan plan = make_plan(
+TEST(Routes, PutsDifferentRanksIntoOneExchange) {
+  const Routes routes = make_routes(
       {.method = "acpsgd", .per_parameter = {{"encoder.*", {{"rank", int64_t{8}}}}}}, parameters());
-  EXPECT_EQ(plan.treatments[0].carrier, plan.treatments[2].carrier);
+  EXPECT_EQ(routes.by_parameter[0].carrier, routes.by_parameter[2].carrier);
 }
 
-TEST(Plan, NamesWhatIsValid) {
+TEST(Routes, NamesWhatIsValid) {
   EXPECT_NE(error_of({.method = "nothing"}).find("the methods are: allreduce, "),
             std::string::npos);
   EXPECT_EQ(error_of({.method = "acpsgd", .options = {{"rnak", int64_t{4}}}}).substr(0, 42),

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import gradwire
 import torch
 from accelerate import Accelerator
 from gradwire.huggingface import attach_prepared, attach_trainer
@@ -27,8 +28,12 @@ ACCELERATE_VARIANTS = {
 }
 
 
-def outcome_of(model: nn.Module, stats: dict) -> dict:
-    return {"weights": [p.detach().clone() for p in model.parameters()], "stats": stats}
+def outcome_of(model: nn.Module, gw: gradwire.Attachment) -> dict:
+    return {
+        "weights": [p.detach().clone() for p in model.parameters()],
+        "stats": gw.stats(),
+        "residual_norm": gw.residual_norm(),
+    }
 
 
 def with_trainer(variant: str, folder: Path, resume: bool) -> dict:
@@ -50,7 +55,7 @@ def with_trainer(variant: str, folder: Path, resume: bool) -> dict:
     callback = attach_trainer(trainer, **options)
     checkpoint = folder / "begun" / variant / f"checkpoint-{STEPS // 2}"
     trainer.train(str(checkpoint) if resume else None)
-    return outcome_of(model, callback.gw.stats())
+    return outcome_of(model, callback.gw)
 
 
 def with_accelerate(variant: str, folder: Path, resume: bool) -> dict:
@@ -76,7 +81,7 @@ def with_accelerate(variant: str, folder: Path, resume: bool) -> dict:
             accelerator.backward(nn.functional.cross_entropy(model(inputs), labels))
             optimizer.step()
             optimizer.zero_grad()
-    return outcome_of(net, gw.stats())
+    return outcome_of(net, gw)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ def fit(variant: str, folder: Path, ckpt_path: Path | None = None) -> dict:
     return {
         "weights": [p.detach().clone() for p in model.parameters()],
         "stats": callback.gw.stats(),
+        "residual_norm": callback.gw.residual_norm(),
     }
 
 

@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "src/planner": {"planner"},
     "src/methods": {"gradwire", "kernels", "wire", "methods"},
     "src/comm": {"gradwire", "kernels", "methods", "comm"},
-    "src/engine": {"gradwire", "methods", "comm", "auto", "engine"},
+    "src/engine": {"gradwire", "methods", "comm", "engine"},
     "src/auto": {"gradwire", "methods", "comm", "planner", "auto"},
     "src/ddp": {"gradwire", "methods", "comm", "engine", "auto", "planner", "ddp"},
     "tools/trainer": {"gradwire", "data", "trainer"},

@@ -25,7 +25,7 @@ CHANCE = 0.1
 STATS_KEYS = {
     "method", "steps", "payload_bytes", "gradient_bytes", "code_ratio", "code_ratio_by_kind",
     "sent_bytes", "dense_bytes", "wire_ratio", "encode_seconds", "decode_seconds", "wait_seconds",
-    "residual_norm", "plan",
+    "plan", "recent",
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ EPOCH_KEYS = {"epoch", "train_loss", "test_loss", "test_accuracy", "seconds"}
 STATS_KEYS = {
     "method", "steps", "payload_bytes", "gradient_bytes", "code_ratio", "code_ratio_by_kind",
     "sent_bytes", "dense_bytes", "wire_ratio", "encode_seconds", "decode_seconds", "wait_seconds",
-    "residual_norm", "plan",
+    "plan", "recent",
 }  # fmt: skip
 
 pytestmark = needs_build

@@ -11,8 +11,8 @@ double ratio(int64_t whole, int64_t part) {
   return part == 0 ? 1.0 : static_cast<double>(whole) / static_cast<double>(part);
 }
 
-json ratios_by_kind(const std::array<KindStats, 3>& counts,
-                    const std::array<KindStats, 3>& before) {
+json ratios_by_kind(const std::array<KindCounts, 3>& counts,
+                    const std::array<KindCounts, 3>& before) {
   json ratios;
   for (size_t kind = 0; kind < counts.size(); ++kind) {
     ratios[kParameterKindNames[kind]] =
@@ -32,7 +32,7 @@ double median(std::vector<double> values) {
 // The counts among the figures, all that can be added up.
 json counts_of(const Stats& stats) {
   json by_kind = json::array();
-  for (const KindStats& kind : stats.by_kind) {
+  for (const KindCounts& kind : stats.by_kind) {
     by_kind.push_back({kind.gradient_bytes, kind.payload_bytes});
   }
   return {{"gradient_bytes", stats.gradient_bytes}, {"payload_bytes", stats.payload_bytes},
@@ -65,23 +65,28 @@ json to_json(const OptionMap& options) {
   return result;
 }
 
+json to_json(const Counts& counts) {
+  return {{"steps", counts.steps},
+          {"payload_bytes", counts.payload_bytes},
+          {"gradient_bytes", counts.gradient_bytes},
+          {"code_ratio", counts.code_ratio()},
+          {"code_ratio_by_kind", ratios_by_kind(counts.by_kind, {})},
+          {"sent_bytes", counts.sent_bytes},
+          {"dense_bytes", counts.dense_bytes},
+          {"wire_ratio", counts.wire_ratio()},
+          {"encode_seconds", counts.encode_seconds},
+          {"decode_seconds", counts.decode_seconds},
+          {"wait_seconds", counts.wait_seconds}};
+}
+
 }  // namespace
 
 json to_json(const Stats& stats) {
-  return {{"method", stats.method},
-          {"steps", stats.steps},
-          {"payload_bytes", stats.payload_bytes},
-          {"gradient_bytes", stats.gradient_bytes},
-          {"code_ratio", stats.code_ratio()},
-          {"code_ratio_by_kind", ratios_by_kind(stats.by_kind, {})},
-          {"sent_bytes", stats.sent_bytes},
-          {"dense_bytes", stats.dense_bytes},
-          {"wire_ratio", stats.wire_ratio()},
-          {"encode_seconds", stats.encode_seconds},
-          {"decode_seconds", stats.decode_seconds},
-          {"wait_seconds", stats.wait_seconds},
-          {"residual_norm", stats.residual_norm},
-          {"plan", stats.plan}};
+  json result = to_json(static_cast<const Counts&>(stats));
+  result["method"] = stats.method;
+  result["plan"] = stats.plan;
+  result["recent"] = to_json(stats.recent);
+  return result;
 }
 
 Results::Results(const Request& method, const Settings& settings, int workers)
