@@ -92,6 +92,19 @@ def test_the_program_learns_and_reports(workers, method, tmp_path):
         assert result["wire"]["wire_ratio"] > 10
 
 
+@pytest.mark.parametrize("method", ["acpsgd", "topk"])
+def test_the_loop_without_ddp_learns(method):
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         ROOT / "examples/train_without_ddp.py", "--method", method],
+        env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
+    assert len(losses) == 4
+    assert losses[-1] < 0.8 * losses[0]
+
+
 def copy_of_the_data(folder: Path) -> Path:
     for file in DATA.iterdir():
         (folder / file.name).symlink_to(file)

@@ -35,7 +35,13 @@ gw.load_state_dict(gradwire.merge(iter([gw.state_dict()])))
 gradwire.save({"gradwire": gw.state_dict()}, "file.pt")
 names: list[str] = [name for name, entry in gradwire.methods().items() if entry["options"]]
 advice = gradwire.plan(profile=gw.profile(), workers=8, bandwidth=["1gbit", "10gbit"])["advice"]
+compressor = gradwire.Compressor(ddp.module.named_parameters(), "topk", density=0.1)
+compressor.all_reduce({"weight": torch.zeros(3, 3)})
+recent: int = compressor.stats()["recent"]["steps"]
+norm: float = gw.residual_norm()
 gradwire.attach(ddp, 3)  # wrong
+gradwire.Compressor(3, "topk")  # wrong
+compressor.start([torch.zeros(3)])  # wrong
 gradwire.attach(ddp)  # wrong
 gradwire.attach(torch.nn.Linear(3, 3), "topk")  # wrong
 gradwire.attach(ddp, "topk", density=[0.1])  # wrong
@@ -85,7 +91,7 @@ def test_the_stub_has_the_names_of_the_compiled_module(tmp_path):
     # pybind11 gives every class a metaclass of its own, and one without a constructor an __init__
     # that raises.
     allowed.write_text(
-        r"gradwire\._core\.(Attachment|Request|StateMerger)"
+        r"gradwire\._core\.(Attachment|Compressor|Request|StateMerger)"
         "\n"
         r"gradwire\._core\.Attachment\.__init__"
         "\n"
