@@ -34,14 +34,15 @@ std::shared_ptr<Transfer> Courier::start(std::unique_ptr<Exchange> exchange, int
   return transfer;
 }
 
-void Courier::wait(Transfer& transfer) {
-  RECORD_FUNCTION("gradwire::wait", {});
-  if (transfer.is_followed) transfer.all_launched->wait();
-  if (!transfer.exhausted) transfer.wait();
-}
-
 void Courier::finish(Transfer& transfer) {
+  {
+    RECORD_FUNCTION("gradwire::wait", {});
+    const Stopwatch stopwatch(transfer.wait_seconds);
+    if (transfer.is_followed) transfer.all_launched->wait();
+    if (!transfer.exhausted) transfer.wait();
+  }
   RECORD_FUNCTION("gradwire::decode", {});
+  const Stopwatch stopwatch(transfer.decode_seconds);
   if (!transfer.exhausted) {
     const std::optional<Round> further = transfer.exchange->next();
     TORCH_INTERNAL_ASSERT(!further, "a method made more rounds than it announced");

@@ -21,9 +21,7 @@ class Courier {
 
   // Encodes and launches. `rounds`: the most that the exchange makes.
   std::shared_ptr<Transfer> start(std::unique_ptr<Exchange> exchange, int rounds, int64_t step);
-  // Returns when the last round is complete.
-  static void wait(Transfer& transfer);
-  // Decodes, after wait().
+  // Waits until the last round is complete, then decodes.
   static void finish(Transfer& transfer);
 
  private:

@@ -48,8 +48,12 @@ struct Transfer {
   std::unique_ptr<at::RecordFunction> span;  // from launch to the end of the wait, for profilers
   bool exhausted = false;                    // the exchange has seen its last round complete
   double sent_bytes = 0;                     // by all rounds
-  double encode_seconds = 0;                 // that the exchange computed before its first round
-  double between_seconds = 0;                // and between rounds
+  // How long the exchange computed before its first round, between rounds, and after the last one,
+  // and how long its caller waited for the network.
+  double encode_seconds = 0;
+  double between_seconds = 0;
+  double decode_seconds = 0;
+  double wait_seconds = 0;
 
   // Waits for the round under way.
   void wait() {

@@ -27,14 +27,14 @@ c10::intrusive_ptr<c10::ivalue::Future> Hook::runHook(c10d::GradBucket& bucket) 
   const bool has_joined = is_outside_backward();
   if (detector_->begins_step(number, buffer.numel(), has_joined)) begin_step(has_joined);
   if (is_recording_) recorder_->bucket_is_ready(buffer);
-  Bucket& launched = buckets_[number] = {
+  buckets_[number] = {
       .part = engine_->start(gradients_.of(bucket)), .place = launched_++, .buffer = buffer};
   if (is_recording_) recorder_->bucket_is_launched();
-  // The Reducer does not ask a worker that has joined for the result, but its state must go on with
-  // the others'.
-  if (has_joined) finish(launched);
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
   future->markCompleted(static_cast<int64_t>(number));
+  // The Reducer does not ask a worker that has joined for the result, but its state must go on with
+  // the others'.
+  if (has_joined) parseHookResult(future->value());
   return future;
 }
 
@@ -50,18 +50,15 @@ void Hook::begin_step(bool has_joined) {
 // future of the step before.
 at::Tensor Hook::parseHookResult(const c10::IValue& result) {
   Bucket& bucket = buckets_.at(static_cast<size_t>(result.toInt()));
-  if (bucket.part != nullptr) finish(bucket);
-  return bucket.buffer;
-}
-
-void Hook::finish(Bucket& bucket) {
   const std::unique_ptr<Part> part = std::move(bucket.part);
+  if (part == nullptr) return bucket.buffer;
   engine_->finish(*part);
   detector_->bucket_is_complete();
   if (is_recording_) {
     recorder_->bucket_is_decoded(bucket.place, part->between_seconds, part->decode_seconds,
                                  part->gathered_bytes);
   }
+  return bucket.buffer;
 }
 
 }  // namespace gradwire

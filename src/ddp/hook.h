@@ -31,7 +31,6 @@ class Hook final : public c10d::CommHookInterface {
     at::Tensor buffer;
   };
   void begin_step(bool has_joined);
-  void finish(Bucket& bucket);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<StepDetector> detector_;

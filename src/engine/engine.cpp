@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "comm/collectives.h"
-#include "comm/stopwatch.h"
 #include "engine/saved_state.h"
 
 namespace gradwire {
@@ -94,26 +93,18 @@ std::unique_ptr<Part> Engine::start(const std::vector<Gradient>& gradients) {
   return part;
 }
 
+// No lock: while a part is under way, everybody else keeps away from the states.
 void Engine::finish(Part& part) {
   const at::NoGradGuard no_grad;
   for (const Part::Carried& carried : part.carried) {
-    Counts seconds;
-    {
-      const Stopwatch stopwatch(seconds.wait_seconds);
-      Courier::wait(*carried.transfer);
-    }
-    const std::lock_guard lock(mutex_);
-    {
-      const Stopwatch stopwatch(seconds.decode_seconds);
-      Courier::finish(*carried.transfer);
-    }
-    counters_.add(seconds);
+    Transfer& transfer = *carried.transfer;
+    Courier::finish(transfer);
     counters_.add(counts_of(carried));
-    part.between_seconds += carried.transfer->between_seconds;
-    part.decode_seconds += seconds.decode_seconds;
-    if (carried.transfer->gathers && group()->getSize() > 1) {
-      part.gathered_bytes += carried.transfer->sent_bytes /
-                             sent_multiplier(Collective::all_gather, group()->getSize());
+    part.between_seconds += transfer.between_seconds;
+    part.decode_seconds += transfer.decode_seconds;
+    if (transfer.gathers && group()->getSize() > 1) {
+      part.gathered_bytes +=
+          transfer.sent_bytes / sent_multiplier(Collective::all_gather, group()->getSize());
     }
   }
   if (part.active != nullptr) divide_by_active(part);
@@ -146,6 +137,8 @@ Counts Engine::counts_of(const Part::Carried& carried) const {
   }
   counts.sent_bytes = std::llround(carried.transfer->sent_bytes);
   counts.encode_seconds = carried.transfer->encode_seconds + carried.transfer->between_seconds;
+  counts.decode_seconds = carried.transfer->decode_seconds;
+  counts.wait_seconds = carried.transfer->wait_seconds;
   return counts;
 }
 

@@ -92,8 +92,8 @@ class Engine {
   Counters counters_;
   std::atomic<bool> divides_by_active_ = false;
 
-  // It guards what follows against a state that is asked for by another thread. Nobody holds it
-  // while waiting for the network.
+  // It guards what follows against another thread that asks for a state. Nobody holds it while
+  // waiting for the network.
   mutable std::mutex mutex_;
   Routes routes_;
   ParameterStates states_;
