@@ -19,8 +19,8 @@ namespace gradwire {
 using OptionValue = std::variant<bool, int64_t, double, std::string>;
 using OptionMap = std::map<std::string, OptionValue>;
 
-// A request by names, as it comes from Python or a command line: the method, its options, and the
-// options that every method has.
+// A request as it comes from Python or a command line: the method and its options by name, and the
+// options that all methods have.
 struct Request {
   std::string method = "allreduce";
   OptionMap options = {};
@@ -30,16 +30,16 @@ struct Request {
   // Options, or another "method", by glob pattern; the first match wins.
   std::vector<std::pair<std::string, OptionMap>> per_parameter = {};
 
-  // How long to wait for the slowest worker to attach.
+  // How long to wait for the slowest worker.
   std::chrono::milliseconds handshake_timeout = std::chrono::minutes(5);
 
-  // What the loss is multiplied by at present, as a tensor of one element that is updated in place
-  // (that of a GradScaler), or an undefined tensor as long as there is none. Residuals follow it.
-  // Called in backward until it gives a tensor.
+  // Gives what the loss is multiplied by, as a GradScaler keeps it: a tensor of one element that is
+  // updated in place, or an undefined tensor as long as there is none. Residuals follow it. It is
+  // called in backward until it gives a tensor.
   std::function<at::Tensor()> loss_scale = {};
 };
 
-// The same for C++, with the compiler checking names and types:
+// The same for C++, where the compiler checks names and types:
 //   gradwire::Options{.method = "acpsgd", .rank = 4}
 // An option left unset has the method's default; one that the method does not have is an error.
 struct Options {

@@ -107,7 +107,7 @@ def attach(
             handshake_timeout=handshake_timeout,
         )
     except Exception as error:
-        # The others are waiting for this worker, and would wait in vain.
+        # Tell the other workers, which would wait for this one until their timeout.
         if group is not None:
             _core.announce_failure(group, str(error))
         raise

@@ -72,7 +72,7 @@ class Compressor(_core.Compressor):
                 handshake_timeout=handshake_timeout,
             )
         except Exception as error:
-            # The others are waiting for this worker, and would wait in vain.
+            # Tell the other workers, which would wait for this one until their timeout.
             _core.announce_failure(group, str(error))
             raise
         device = parameters[0][1].device if parameters else torch.device("cpu")

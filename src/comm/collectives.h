@@ -18,7 +18,8 @@ void launch(Transfer& transfer, Round round, c10d::ProcessGroup& group);
 // ring algorithms, which no algorithm undercuts.
 double sent_multiplier(Collective collective, int workers);
 
-// For tests: called before every launch, in whatever thread. Set it while nothing is under way.
+// For tests: a function that is called before every launch, on the thread that launches. Set it
+// while nothing is under way.
 void set_before_launch(std::function<void()> function);
 
 }  // namespace gradwire

@@ -11,12 +11,12 @@ namespace {
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-// All messages of a group are sent and expected in the same order, so one tag will do; it keeps
-// them apart from the user's own.
+// All workers of a group send and expect messages in the same order, so one tag is enough. It keeps
+// them apart from the user's own messages.
 constexpr int kTag = 0x67726164;
 
-// A message whose memory is gone would block its connection: what nobody waits for any more, after
-// an error, is kept for good.
+// After an error nobody waits for the messages under way. They are kept for good, because a message
+// whose memory is gone would block its connection.
 void keep_for_good(const Works& messages) {
   static std::mutex mutex;
   static Works& kept = *new Works;
@@ -42,7 +42,7 @@ class Messages final : public c10d::Work {
 
   bool wait(std::chrono::milliseconds timeout) override {
     for (const auto& message : messages_) {
-      TORCH_CHECK(message->wait(timeout), "a message between workers was given up");
+      TORCH_CHECK(message->wait(timeout), "a message between workers was cancelled");
     }
     messages_.clear();
     return true;
@@ -58,12 +58,13 @@ bool is_gloo(c10d::ProcessGroup& group, const at::Tensor& tensor) {
   if (std::ranges::find(devices, c10::Device(at::kCPU)) == devices.end()) return false;
   try {
     return group.getBackend(at::kCPU)->getBackendName() == "gloo";
-  } catch (const c10::Error&) {  // one that has no name
+  } catch (const c10::Error&) {  // some backends have no name
     return false;
   }
 }
 
-// `part_for` gives what a worker is sent. The next worker first, so that not all send to the same.
+// `part_for` gives what a worker is sent. Each worker begins with the next one, so that they do not
+// all send to the same worker at once.
 template <typename PartFor>
 c10::intrusive_ptr<c10d::Work> exchange(c10d::ProcessGroup& group, const at::Tensor& receive,
                                         const PartFor& part_for) {

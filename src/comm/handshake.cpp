@@ -19,7 +19,7 @@ constexpr const char* kReady = "ready: ";
 
 constexpr std::chrono::seconds kLinger(5);
 
-// Without what flatten() makes of an empty list or object.
+// Leaves out the nulls that flatten() makes of empty lists and objects.
 json flattened(const json& description) {
   const json all = description.flatten();
   json flat = json::object();
@@ -79,7 +79,7 @@ void Handshake::post(const std::string& verdict) {
 
 void Handshake::fail(const std::string& reason) {
   post(kFailed + reason);
-  store_->set(key_of("read", worker_), "");  // it has an error of its own to tell
+  store_->set(key_of("read", worker_), "");  // this worker raises an error of its own
   linger();
 }
 
@@ -96,8 +96,8 @@ void Handshake::wait_for_all(std::chrono::milliseconds timeout) {
     if (missing.empty()) throw;
     std::ostringstream text;
     text << "gradwire.attach waited " << std::chrono::duration<double>(timeout).count() << " s for "
-         << joined(missing) << ", in vain";
-    post(kFailed + text.str());  // for those that come later
+         << joined(missing) << ", which did not come";
+    post(kFailed + text.str());  // those that come later read it
     throw PeerError(text.str());
   }
 }
@@ -115,7 +115,7 @@ void Handshake::agree(const json& description, std::chrono::milliseconds timeout
 }
 
 void Handshake::agree_on_simd_target() {
-  // A target that another group has pinned already is the best there is for this process.
+  // Another group may have pinned a target already: this process can have none better.
   const int64_t not_better = -kernels::current_target();
   store_->set(key_of("simd", worker_), std::to_string(kernels::supported_targets() & not_better));
   int64_t common = -1;
@@ -146,7 +146,8 @@ std::string Handshake::find_objection() {
   return "";
 }
 
-// Worker 0 usually hosts the store and ends with its error: first the others must have read theirs.
+// Worker 0 usually hosts the store, and the store ends with it. So before it raises its error it
+// waits until the others have read theirs.
 void Handshake::linger() {
   if (worker_ != 0) return;
   std::vector<std::string> keys;
@@ -155,7 +156,7 @@ void Handshake::linger() {
   try {
     store_->wait(keys, kLinger);
   } catch (const std::exception&) {
-    // They have had their time; what there is to say has been said.
+    // The others had enough time to read; there is nothing more to tell them.
   }
 }
 

@@ -19,8 +19,8 @@ class Handshake {
   // names the worker and the difference, the worker's failure, or the workers that did not come in
   // time.
   void agree(const nlohmann::json& description, std::chrono::milliseconds timeout);
-  // After agree(): makes the kernels of all workers run on the best SIMD target that all of them
-  // have, so that unlike hosts compute the same bits.
+  // To be called after agree(). Makes the kernels of all workers run on the best SIMD target that
+  // all of them have, so that different hosts compute the same bits.
   void agree_on_simd_target();
   // Makes every other worker's agree() throw.
   void fail(const std::string& reason);

@@ -13,8 +13,8 @@
 
 namespace gradwire {
 
-// Where the learners of one process meet. A collective is done by the learner that comes last, with
-// the tensors of all in the order of learners, so its result is the same in every run.
+// Where the learners of one process meet. The learner that comes last does the collective, with the
+// tensors of all learners in their order, so the result is the same in every run.
 class MeetingPlace {
  public:
   struct Offer {
@@ -26,12 +26,13 @@ class MeetingPlace {
 
   explicit MeetingPlace(int learners) : learners_(learners) {}
 
-  // The `number`th collective of this learner. All learners make the same ones in the same order.
+  // Takes part in the `number`th collective of this learner. All learners make the same collectives
+  // in the same order.
   c10::intrusive_ptr<c10d::Work> join(int learner, int64_t number, Offer offer,
                                       const Perform& perform);
   // Every collective that waits, and every later one, ends with this error.
   void close(const std::string& reason);
-  // A place of its own for the `number`th further group.
+  // The meeting place of the `number`th further group.
   std::shared_ptr<MeetingPlace> further(int64_t number);
 
  private:
@@ -42,7 +43,7 @@ class MeetingPlace {
 
   int learners_;
   std::mutex mutex_;
-  std::map<int64_t, Meeting> meetings_;  // of which some learners have come
+  std::map<int64_t, Meeting> meetings_;  // those that wait for some learners
   std::map<int64_t, std::shared_ptr<MeetingPlace>> further_;
   std::string closed_;  // the reason, or empty
 };

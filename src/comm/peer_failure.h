@@ -17,8 +17,8 @@ inline PeerError peer_failure(int64_t step, const std::string& cause) {
       cause);
 }
 
-// Calls a function that does nothing but communicate. What a backend says when a worker is gone
-// ("Connection closed by peer") tells its user little.
+// Calls a function that only communicates, and turns its failure into a PeerError: what a backend
+// says when a worker is gone ("Connection closed by peer") tells a user little.
 template <typename Function>
 auto with_other_workers(int64_t step, const Function& function) {
   try {

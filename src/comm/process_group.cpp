@@ -22,7 +22,7 @@ const char* first_of(std::initializer_list<const char*> names) {
   return nullptr;
 }
 
-// That of the first that is set, between 0 and `most`.
+// The number in the first of these variables that is set, between 0 and `most`.
 int number_from(std::initializer_list<const char*> names, int fallback,
                 int most = std::numeric_limits<int>::max()) {
   for (const char* name : names) {
@@ -60,8 +60,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(const c10::intrusive_ptr<
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(c10d::ProcessGroup& group) {
   if (auto* in_process = dynamic_cast<InProcessGroup*>(&group)) return in_process->further();
-  // Numbered by this worker's own count, kept in the store: all workers make them in the same
-  // order.
+  // All workers make their groups in the same order, so each numbers them by a count of its own in
+  // the store.
   const auto store = group.getStore();
   const int64_t number = store->add("gradwire/groups/" + std::to_string(group.getRank()), 1);
   auto own_part =
@@ -99,8 +99,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ProcessGroupOpti
   store_options.timeout = options.timeout;
   c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::TCPStore>(
       address == nullptr ? "127.0.0.1" : address, store_options);
-  // A store that outlives this world, as torchrun's does over a restart, must not show it the last
-  // one.
+  // torchrun's store outlives a restart of the workers: they must not find the keys of the run
+  // before.
   const char* attempt = first_of({"TORCHELASTIC_RESTART_COUNT"});
   store = c10::make_intrusive<c10d::PrefixStore>(
       std::string("gradwire/") + (attempt == nullptr ? "0" : attempt), store);

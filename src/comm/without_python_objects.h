@@ -7,8 +7,8 @@
 namespace gradwire {
 
 // Hides what Python has put into this thread's state. A collective of gloo keeps a copy of that
-// state and drops it on a thread of gloo's own, perhaps when the interpreter is ending already:
-// whoever then asks for its lock takes the process down.
+// state and drops it on one of gloo's threads, perhaps while the interpreter is shutting down.
+// Asking for the interpreter's lock at that time ends the process.
 class WithoutPythonObjects {
  public:
   WithoutPythonObjects() : hidden_(at::impl::ThreadLocalPythonObjects::get_state()) {

@@ -21,7 +21,7 @@ at::Tensor to_tensor(const Buckets& buckets) {
   return at::tensor(numbers, at::kLong);
 }
 
-// Throws where the numbers are no layout of so many parameters.
+// Throws if the numbers are not a layout of so many parameters.
 Buckets to_buckets(const at::Tensor& tensor, size_t parameters) {
   const auto fail = [] {
     throw std::invalid_argument(
@@ -99,7 +99,7 @@ BucketLayout::Buckets BucketLayout::current(const c10d::Reducer& reducer) const 
   return buckets;
 }
 
-// As Reducer::rebuild_buckets() will do it.
+// Predicts what Reducer::rebuild_buckets() will make.
 BucketLayout::Buckets BucketLayout::coming(const c10d::Reducer& reducer) const {
   const std::vector<int64_t> ready_times = reducer.get_backward_stats();
   std::vector<int64_t> order(parameters_.size());
@@ -107,7 +107,7 @@ BucketLayout::Buckets BucketLayout::coming(const c10d::Reducer& reducer) const {
   std::ranges::stable_sort(order, {}, [&](int64_t index) { return ready_times.at(index); });
   std::vector<at::Tensor> tensors;
   for (const int64_t index : order) tensors.push_back(parameters_[index].tensor);
-  std::vector<bool> expect_sparse;  // by index, not by order
+  std::vector<bool> expect_sparse;  // by the parameter's index, not by the order above
   for (const NamedParameter& parameter : parameters_) {
     expect_sparse.push_back(parameter.expects_sparse);
   }

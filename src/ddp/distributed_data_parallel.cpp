@@ -84,13 +84,13 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
   for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
 
   reducer_ = make_reducer(parameters, group_, options_);
-  // The Reducer takes its logger for granted where it searches for unused parameters.
+  // The Reducer uses its logger without a check where it searches for unused parameters.
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   logger_->set_construction_data_and_log(module_->name(), /*device_ids=*/{}, /*output_device=*/-1,
                                          options_.broadcast_buffers, /*has_sync_bn=*/false,
                                          /*static_graph=*/false);
   reducer_->set_logger(logger_);
-  // Agree before the first collective: it could not succeed with unlike models.
+  // The workers agree before the first collective, which would fail with different models.
   attachment_ = Attachment::attach(
       reducer_, group_, parameters, request, [this] { return make_further_group(*group_); },
       {bytes_of(options_.first_bucket_cap_mb), bytes_of(options_.bucket_cap_mb)}, logger_);
@@ -116,7 +116,7 @@ void DataParallelCore::before_forward() {
         std::clog << message << std::endl;
       }
     }
-    logger_->set_runtime_stats_and_log();  // of the step before
+    logger_->set_runtime_stats_and_log();  // logs the step before
     reducer_->prepare_for_forward();
     reducer_->rebuild_buckets();
     if (options_.broadcast_buffers && module_->is_training()) broadcast(module_->buffers());

@@ -23,8 +23,8 @@ Choice complete(const std::string& method, const OptionMap& options) {
   return {&entry, complete_options(entry, options)};
 }
 
-// The options of a per_parameter entry go on top of the request's own, or stand alone where the
-// entry names another method.
+// The options of a per_parameter entry override those of the request. If the entry names another
+// method, the request's options do not apply.
 Choice complete_override(const Request& request, OptionMap override) {
   const auto named = override.find("method");
   if (named == override.end()) {
@@ -51,7 +51,7 @@ bool is_compressible(const at::Tensor& tensor) {
   return known && tensor.numel() > 0;
 }
 
-// Everything that two parameters must have in common to travel in one exchange.
+// Two parameters travel in one exchange if this is the same for both.
 std::string carrier_key(const Choice& choice) {
   std::string key = choice.method->name;
   for (const auto& [name, value] : choice.options) {
@@ -76,7 +76,8 @@ class RouteFinder {
     plain_ = complete("allreduce", {});
     carrier_of(plain_);
     default_ = complete(request.method, request.options);
-    if (request.method == kAuto) default_ = plain_;  // but for what it has decided
+    // What `auto` has decided comes as per_parameter entries.
+    if (request.method == kAuto) default_ = plain_;
   }
 
   void add(const Parameter& parameter) {

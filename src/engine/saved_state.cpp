@@ -36,7 +36,7 @@ void check_tensor(const std::string& key, const at::Tensor& current, const c10::
   }
 }
 
-// Says what a user would have to change, not which key differs.
+// The message says what a user would have to change rather than which key differs.
 void check_value(const std::string& key, const c10::IValue& current, const c10::IValue& saved) {
   if (current.tagKind() != saved.tagKind()) {
     refuse(key + " is " + describe(saved) + ", here it is " + describe(current));
@@ -83,7 +83,7 @@ void upgrade(const State& current, State& saved) {
 }
 
 void check_fits(const State& current, const State& saved) {
-  // What tells the most first: a state of another method has other tensors too.
+  // These tell the user the most: a state of another method has other tensors, too.
   for (const char* key : {"format", "method", "workers"}) {
     const auto found = saved.find(key);
     if (found == saved.end()) refuse(std::string("it has no \"") + key + "\"");
@@ -163,7 +163,7 @@ struct StateMerger::Sum {
     prefixes.insert(prefix);
   }
 
-  // Whatever is not a residual is the same on all workers.
+  // Everything but the residuals is the same on all workers.
   static bool agrees(const std::string& key, const c10::IValue& a, const c10::IValue& b) {
     if (a.tagKind() != b.tagKind()) return false;
     if (!a.isTensor()) return a == b;

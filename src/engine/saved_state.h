@@ -2,10 +2,12 @@
 
 // The form in which states are saved: what is in a state, and what makes one unfit to be loaded.
 //
-// Here a state's keys have lost their "worker<i>/" (or "merged/"):
-//   format, method, workers (0: merged), steps, start_after, loss_scale, buckets,
-//   plan_since (the step after which the plan came), auto (its decision, where that is the method)
-//   <parameter>/treatment      how it travels: method and options
+// The keys here are without their "worker<i>/" or "merged/":
+//   format, method, workers (0: merged), steps, start_after, loss_scale
+//   plan_since                 the step after which the present routes came
+//   buckets                    with DDP: the layout of the next step
+//   auto                       with method `auto`: what it has decided
+//   <parameter>/treatment      its route: method and options
 //   <parameter>/residual, ...  its tensors
 
 #include "gradwire/state.h"
@@ -17,7 +19,8 @@ constexpr int64_t kMerged = 0;  // in place of a number of workers
 inline const std::string kResidual = "/residual";
 
 State with_worker(const State& state, int worker);
-// Of a state that this worker, or StateMerger, saved. Throws std::invalid_argument.
+// For a state that this worker has saved, or that StateMerger has made. Throws
+// std::invalid_argument for any other.
 State without_worker(const State& state, int worker);
 
 // `saved` in the form of this version, if it fits where `current` is the state; otherwise throws a

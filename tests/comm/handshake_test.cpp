@@ -142,7 +142,7 @@ TEST(Handshake, TellsALateWorkerThatTheOthersHaveGivenUp) {
       throw;
     }
   });
-  EXPECT_NE(messages[0].find("for worker 1, in vain"), std::string::npos) << messages[0];
+  EXPECT_NE(messages[0].find("for worker 1, which did not come"), std::string::npos) << messages[0];
   EXPECT_NE(messages[1].find("failed on worker 0"), std::string::npos) << messages[1];
 }
 
