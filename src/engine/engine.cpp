@@ -172,9 +172,10 @@ std::string Engine::describe() const {
     text += " " + name + "=" + to_string(value);
   }
   char rates[128];
-  std::snprintf(rates, sizeof rates, ", %d workers, %lld steps, code ratio %.3g, wire ratio %.3g",
-                group()->getSize(), static_cast<long long>(stats.steps), stats.code_ratio(),
-                stats.wire_ratio());
+  const int workers = group()->getSize();
+  std::snprintf(rates, sizeof rates, ", %d worker%s, %lld steps, code ratio %.3g, wire ratio %.3g",
+                workers, workers == 1 ? "" : "s", static_cast<long long>(stats.steps),
+                stats.code_ratio(), stats.wire_ratio());
   return text + rates;
 }
 

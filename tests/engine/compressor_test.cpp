@@ -169,7 +169,7 @@ TEST(Compressor, SaysInOneLineWhatItIs) {
     GradientFeeder feeder(Shapes{{4, 3}});
     Compressor compressor(feeder->named_parameters(), group, {.method = "half"});
     EXPECT_EQ(compressor.describe(),
-              "half dtype=\"bf16\", 1 workers, 0 steps, code ratio 1, wire ratio 1");
+              "half dtype=\"bf16\", 1 worker, 0 steps, code ratio 1, wire ratio 1");
     return true;
   });
 }
