@@ -9,7 +9,6 @@
 
 #include "gradwire/attachment.h"
 #include "gradwire/compressor.h"
-#include "gradwire/measuring.h"
 #include "gradwire/methods.h"
 #include "planner/plan.h"
 
@@ -273,8 +272,6 @@ PYBIND11_MODULE(_core, module) {
     return from_json(without_interpreter([&] { return plan(request); }));
   });
   module.def("announce_failure", &Attachment::announce_failure, NoLock());
-  module.def("set_sums_by_all_gather", &set_sums_by_all_gather,
-             "For measuring what all-reduce gains; not for training: see gradwire/measuring.h.");
 }
 
 }  // namespace gradwire

@@ -13,12 +13,11 @@ from typing import Any
 import gradwire
 import torch
 import torch.distributed as dist
-from gradwire import _core
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.race.gathering_hook import gathering_hook
+from bench.race.gathering import gather_instead_of_reducing
 from bench.race.models import Batch, loss_of
 
 ONE_BUCKET = 1 << 20  # MiB: more than any model has
@@ -30,6 +29,7 @@ class Contender:
     """The model without any communication: what the others are measured against."""
 
     attachment: gradwire.Attachment | None = None
+    replaced: torch.library.Library | None = None  # an operator that only this contender replaces
     # DDP makes its buckets anew after the first step, torch's PowerSGD begins in the third.
     warm_up = 3
     # Steps before others take over. Whoever decides by the time between its steps takes long ones
@@ -104,12 +104,6 @@ def torch_fp16(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contend
     return contender
 
 
-def ddp_gathered(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
-    contender = ddp(model, group, rank)
-    contender.model.register_comm_hook(group, gathering_hook)
-    return contender
-
-
 def torch_powersgd(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
     # With more than one bucket its collectives meet in different orders, and it aborts on Gloo.
     contender = ddp(model, group, rank, bucket_cap_mb=ONE_BUCKET)
@@ -129,10 +123,8 @@ def ours(
     *,
     method: str,
     bucket_cap_mb: float | None = None,
-    gathered: bool = False,
     **options: Any,
 ) -> Contender:
-    _core.set_sums_by_all_gather(gathered)
     if method in ("powersgd", "acpsgd", "auto"):
         options["rank"] = rank
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
@@ -142,6 +134,15 @@ def ours(
         # are close run again, the plain steps too, and the winner first sends what others left.
         contender.warm_up = 114
         contender.shortest_turn = 4
+    return contender
+
+
+def gathered(
+    model: nn.Module, group: dist.ProcessGroup, rank: int, *, make: Callable[..., Contender]
+) -> Contender:
+    """Another contender, with all-gather in place of all-reduce as long as it lives."""
+    contender = make(model, group, rank)
+    contender.replaced = gather_instead_of_reducing()
     return contender
 
 
@@ -162,13 +163,13 @@ CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] 
     # One of the system optimisations switched off.
     "ddp-unfused": partial(ddp, bucket_cap_mb=BUCKET_PER_PARAMETER),
     "ddp-no-overlap": partial(ddp, bucket_cap_mb=ONE_BUCKET),
-    "ddp-gathered": ddp_gathered,
+    "ddp-gathered": partial(gathered, make=ddp),
     "powersgd-unfused": partial(ours, method="powersgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
     "powersgd-no-overlap": partial(ours, method="powersgd", bucket_cap_mb=ONE_BUCKET),
-    "powersgd-gathered": partial(ours, method="powersgd", gathered=True),
+    "powersgd-gathered": partial(gathered, make=partial(ours, method="powersgd")),
     "acpsgd-unfused": partial(ours, method="acpsgd", bucket_cap_mb=BUCKET_PER_PARAMETER),
     "acpsgd-no-overlap": partial(ours, method="acpsgd", bucket_cap_mb=ONE_BUCKET),
-    "acpsgd-gathered": partial(ours, method="acpsgd", gathered=True),
+    "acpsgd-gathered": partial(gathered, make=partial(ours, method="acpsgd")),
     "torch-fp16": torch_fp16,
     "torch-powersgd": torch_powersgd,
     "epfml-powersgd": epfml_powersgd,

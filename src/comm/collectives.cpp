@@ -2,39 +2,11 @@
 
 #include "comm/direct_messages.h"
 #include "comm/without_python_objects.h"
-#include "gradwire/measuring.h"
 
 namespace gradwire {
 namespace {
 
 std::function<void()> before_launch;
-bool sums_by_all_gather = false;
-
-Collective taken_for(Collective asked) {
-  const bool is_replaced = sums_by_all_gather && asked == Collective::all_reduce_sum;
-  return is_replaced ? Collective::all_gather : asked;
-}
-
-// An all-reduce that everybody does for himself.
-class SumOfGathered final : public c10d::Work {
- public:
-  SumOfGathered(c10d::ProcessGroup& group, at::Tensor sum)
-      : sum_(std::move(sum)),
-        everybodys_(at::empty({group.getSize(), sum_.numel()}, sum_.options())),
-        gathering_(start(group, {Collective::all_gather, sum_.view(-1), everybodys_.view(-1)})) {}
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    gathering_->wait(timeout);
-    at::Tensor sum = sum_.view(-1);
-    at::sum_out(sum, everybodys_, 0);
-    return true;
-  }
-
- private:
-  at::Tensor sum_;
-  at::Tensor everybodys_;
-  c10::intrusive_ptr<c10d::Work> gathering_;
-};
 
 }  // namespace
 
@@ -44,7 +16,6 @@ c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& rou
   at::Tensor receive = round.receive;
   switch (round.collective) {
     case Collective::all_reduce_sum: {
-      if (sums_by_all_gather) return c10::make_intrusive<SumOfGathered>(group, send);
       std::vector<at::Tensor> tensors = {send};
       return group.allreduce(tensors);
     }
@@ -60,15 +31,13 @@ c10::intrusive_ptr<c10d::Work> start(c10d::ProcessGroup& group, const Round& rou
   TORCH_CHECK(false, "not a collective");
 }
 
-void set_sums_by_all_gather(bool value) { sums_by_all_gather = value; }
-
 void set_before_launch(std::function<void()> function) { before_launch = std::move(function); }
 
 void launch(Transfer& transfer, Round round, c10d::ProcessGroup& group) {
   if (before_launch) before_launch();
   transfer.round = std::move(round);
   transfer.sent_bytes += static_cast<double>(wire_bytes(transfer.round.send)) *
-                         sent_multiplier(taken_for(transfer.round.collective), group.getSize());
+                         sent_multiplier(transfer.round.collective, group.getSize());
   transfer.span = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
   if (transfer.span->isActive()) {
     transfer.span->_setAsync();  // it may end on another thread

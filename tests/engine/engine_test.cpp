@@ -7,7 +7,6 @@
 
 #include "engine/routes.h"
 #include "gradient_feeder.h"
-#include "gradwire/measuring.h"
 #include "world.h"
 
 namespace gradwire {
@@ -121,37 +120,6 @@ TEST(Engine, GoesOnAfterMessagesThatNobodyHasWaitedFor) {
     return model.step(gradient);
   });
   EXPECT_TRUE(results[0].equal(results[1]));
-}
-
-class SumsByAllGather : public testing::TestWithParam<std::string> {
- protected:
-  void TearDown() override { set_sums_by_all_gather(false); }
-};
-
-INSTANTIATE_TEST_SUITE_P(Methods, SumsByAllGather,
-                         testing::Values("allreduce", "powersgd", "acpsgd"));
-
-TEST_P(SumsByAllGather, GiveTheSameResultAndCostMoreThanAllReduce) {
-  struct Outcome {
-    at::Tensor results = at::zeros({6, 40, 30});
-    int64_t sent_bytes = 0;
-  };
-  const auto train = [&](const Group& group) {
-    OneParameter model(group, {.method = GetParam()});
-    Outcome outcome;
-    for (int step = 0; step < 6; ++step) {
-      outcome.results[step] = model.step(gradient_for(group->getRank(), step, 0, {40, 30}));
-    }
-    outcome.sent_bytes = model.engine().counters().stats().sent_bytes;
-    return outcome;
-  };
-  const Outcome reduced = run_world<Outcome>(3, train)[0];
-  set_sums_by_all_gather(true);
-  for (const Outcome& gathered : run_world<Outcome>(3, train)) {
-    EXPECT_TRUE(at::allclose(gathered.results, reduced.results, 1e-3, 1e-4));
-    // (N - 1) times what it passes to the collective, instead of 2 (N - 1) / N times.
-    EXPECT_NEAR(static_cast<double>(gathered.sent_bytes) / reduced.sent_bytes, 1.5, 0.01);
-  }
 }
 
 }  // namespace

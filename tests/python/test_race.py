@@ -4,7 +4,11 @@ import json
 import math
 
 import pytest
+import torch
+import torch.distributed as dist
+from built import ROOT
 from launchers import run_bench
+from worlds import run_world
 
 STATS = {"encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "sent_bytes"}
 
@@ -39,3 +43,29 @@ def test_a_small_race(tmp_path):
 
     assert (tmp_path / "performance/tiny.png").stat().st_size > 10_000
     assert cell["title"] in (tmp_path / "performance.md").read_text()
+
+
+def gradients_and_gatherings(worker: int, name: str) -> tuple[list[torch.Tensor], int]:
+    """What one contender comes to after four steps, and how often it gathered."""
+    from bench.race import gathering
+    from bench.race.contenders import CONTENDERS
+    from bench.race.models import make_batches, make_model
+
+    calls = []
+    original = gathering.sum_of_gathered
+    gathering.sum_of_gathered = lambda *args: calls.append(args) or original(*args)
+    contender = CONTENDERS[name](make_model("mlp-small"), dist.group.WORLD, 4)
+    for batch in make_batches("mlp-small", 8, worker):
+        contender.prepare()
+        contender.step(batch)
+    return [parameter.grad for parameter in contender.model.parameters()], len(calls)
+
+
+@pytest.mark.parametrize("name", ["ddp", "powersgd", "acpsgd"])
+def test_gathering_gives_the_same_gradients_as_all_reduce(name, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    [(reduced, no_calls), *_] = run_world(3, gradients_and_gatherings, name)
+    assert no_calls == 0
+    for gathered, calls in run_world(3, gradients_and_gatherings, f"{name}-gathered"):
+        assert calls >= 4
+        torch.testing.assert_close(gathered, reduced, rtol=1e-3, atol=1e-5)
