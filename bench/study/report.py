@@ -120,9 +120,9 @@ def draw_learners(rows: Iterable[str], file: Path) -> None:
 
 
 def table(section: str, old: Tables, new: Tables) -> str:
-    """In the order of the study."""
+    """Rows in the order of the study; rows of runs that it no longer has come last."""
     rows = {**old.get(section, {}), **new.get(section, {})}
-    names = dict.fromkeys(title(run) for run in runs() if heading(run) == section)
+    names = dict.fromkeys([*(title(run) for run in runs() if heading(run) == section), *rows])
     lines = [line(HEADER), "|" + "---|" * len(HEADER)]
     lines += [rows[name] for name in names if name in rows]
     return f"### {section}\n\n" + "\n".join(lines)

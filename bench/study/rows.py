@@ -132,5 +132,4 @@ def sweeps() -> Iterable[Run]:
         yield Run("bins", SWEEP, f"adacomp:bin_conv={bins},bin_dense={bins}")
     for rank in (1, 2, 4, 8):
         yield Run("rank", SWEEP, f"acpsgd:rank={rank}")
-    for option in ("error_feedback", "reuse"):
-        yield Run("ablation", SWEEP, f"acpsgd:{option}=false")
+    yield Run("ablation", SWEEP, "acpsgd:error_feedback=false")

@@ -19,7 +19,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "acpsgd_bf16": ("acpsgd", {"dtype": "bf16"}),
     "powersgd_bf16": ("powersgd", {"dtype": "bf16"}),
     "acpsgd_no_feedback": ("acpsgd", {"error_feedback": False}),
-    "acpsgd_no_reuse": ("acpsgd", {"reuse": False}),
 }
 
 
