@@ -8,14 +8,9 @@
 #include <stdexcept>
 
 namespace gradwire::planner {
-namespace {
 
-struct Quantity {
-  double number;
-  std::string unit;  // in lower case
-};
-
-Quantity split(const std::string& text, const std::string& expected) {
+double parse_quantity(const std::string& text, const std::map<std::string, double>& units,
+                      const std::string& expected) {
   size_t length = 0;
   double number = 0;
   try {
@@ -23,29 +18,23 @@ Quantity split(const std::string& text, const std::string& expected) {
   } catch (const std::exception&) {
     length = 0;
   }
-  if (length == 0 || !std::isfinite(number) || number < 0) {
+  std::string name = text.substr(length);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto unit = units.find(name);
+  if (length == 0 || !std::isfinite(number) || number < 0 || unit == units.end()) {
     throw std::invalid_argument("\"" + text + "\" is not " + expected);
   }
-  std::string unit = text.substr(length);
-  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::tolower(c); });
-  return {number, unit};
+  return number * unit->second;
 }
-
-double parse(const std::string& text, const std::map<std::string, double>& units,
-             const std::string& expected) {
-  const Quantity quantity = split(text, expected);
-  const auto unit = units.find(quantity.unit);
-  if (unit == units.end()) throw std::invalid_argument("\"" + text + "\" is not " + expected);
-  return quantity.number * unit->second;
-}
-
-}  // namespace
 
 double parse_bandwidth(const std::string& text) {
-  static const std::map<std::string, double> units = {
-      {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"tbit", 1e12 / 8}};
+  static const std::map<std::string, double> units = {{"bit", 1 / 8.0},
+                                                      {"kbit", 1e3 / 8},
+                                                      {"mbit", 1e6 / 8},
+                                                      {"gbit", 1e9 / 8},
+                                                      {"tbit", 1e12 / 8}};
   const std::string expected = "a bandwidth such as 10gbit or 250mbit";
-  const double bandwidth = parse(text, units, expected);
+  const double bandwidth = parse_quantity(text, units, expected);
   if (bandwidth == 0) throw std::invalid_argument("\"" + text + "\" is not " + expected);
   return bandwidth;
 }
@@ -53,7 +42,7 @@ double parse_bandwidth(const std::string& text) {
 double parse_seconds(const std::string& text) {
   static const std::map<std::string, double> units = {
       {"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
-  return parse(text, units, "a time such as 0.2, 35ms or 20us");
+  return parse_quantity(text, units, "a time such as 0.2, 35ms or 20us");
 }
 
 std::string describe_bandwidth(double bytes_per_second) {

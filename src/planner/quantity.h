@@ -2,12 +2,17 @@
 
 // Rates and times as people write them: "10gbit", "20us".
 
+#include <map>
 #include <string>
 
 namespace gradwire::planner {
 
+// A number followed by one of the units. Throws std::invalid_argument saying what is expected.
+double parse_quantity(const std::string& text, const std::map<std::string, double>& units,
+                      const std::string& expected);
+
 // "10gbit", "250mbit": bits per second, as network links are sold. The result is in bytes per
-// second. Throws std::invalid_argument saying what is expected.
+// second.
 double parse_bandwidth(const std::string& text);
 
 // "20us", "0.5ms", "2s"; without a unit it is seconds.

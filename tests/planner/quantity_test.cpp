@@ -11,13 +11,16 @@ TEST(Quantity, ReadsWhatPeopleWrite) {
   EXPECT_DOUBLE_EQ(parse_bandwidth("10gbit"), 1.25e9);
   EXPECT_DOUBLE_EQ(parse_bandwidth("2.5Gbit"), 0.3125e9);
   EXPECT_DOUBLE_EQ(parse_bandwidth("250mbit"), 31.25e6);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("9600bit"), 1200);
   EXPECT_DOUBLE_EQ(parse_seconds("20us"), 20e-6);
   EXPECT_DOUBLE_EQ(parse_seconds("0.2"), 0.2);
   EXPECT_DOUBLE_EQ(parse_seconds("35ms"), 35e-3);
 }
 
 TEST(Quantity, RefusesEverythingElse) {
-  for (const char* text : {"", "gbit", "10", "10 gbit", "-1gbit", "0gbit", "10GB", "nangbit"}) {
+  // tc reads mbps as megabytes, most people as megabits.
+  for (const char* text : {"", "gbit", "10", "10 gbit", "-1gbit", "0gbit", "10GB", "nangbit",
+                           "100mbps", "1.2.3gbit", ".gbit"}) {
     EXPECT_THROW(parse_bandwidth(text), std::invalid_argument) << text;
   }
   for (const char* text : {"", "us", "-1s", "1min", "inf"}) {

@@ -300,7 +300,10 @@ def test_an_interrupt_that_is_ignored_kills_in_the_end():
     [
         (["--hosts", 2, "--rate", "1gbit"], "command is required"),
         (["--hosts", 2, "--rate", "1gbit", "--", "no-such-program"], "no-such-program"),
-        (["--hosts", 2, "--rate", "100mbps", "--", "true"], "100mbps"),
+        (["--hosts", 2, "--rate", "100mbps", "--", "true"], '"100mbps" is not a bandwidth'),
+        (["--hosts", 2, "--rate", "9tbit", "--", "true"], "a rate must be from 8kbit to 1tbit"),
+        (["--hosts", 2, "--rate", "1gbit", "--delay", "2min", "--", "true"], "is not a time"),
+        (["--hosts", 2, "--rate", "1gbit", "--loss", "0.1", "--", "true"], "is not a loss"),
         (["--hosts", 0, "--rate", "1gbit", "--", "true"], "--hosts"),
         (["--hosts", 1, "--rate", "1gbit", "--json", "/no/where", "--", "true"], "/no/where"),
     ],

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/link_argument.h"
 #include "cli/output_file.h"
 #include "lab/host.h"
 #include "lab/lab.h"
@@ -44,7 +45,7 @@ json to_json(const LabOptions& options, const lab::Result& result) {
   if (!options.loss.empty()) report["loss"] = options.loss;
   for (const lab::HostResult& host : result.hosts) {
     report["per_host"].push_back({{"exit_code", host.ending.status},
-                                  {"ended_by_lab", host.ending.ended_by_lab},
+                                  {"ended_by_lab", host.ending.was_stopped},
                                   {"cores", host.cores},
                                   {"tx_bytes", host.counters.sent_bytes},
                                   {"tx_packets", host.counters.sent_packets},
@@ -55,9 +56,7 @@ json to_json(const LabOptions& options, const lab::Result& result) {
 }
 
 void run_lab(LabOptions& options) {
-  options.lab.link.bits_per_second = lab::parse_rate(options.rate);
-  if (!options.delay.empty()) options.lab.link.delay_seconds = lab::parse_delay(options.delay);
-  if (!options.loss.empty()) options.lab.link.loss = lab::parse_loss(options.loss);
+  options.lab.link = parse_link(options.rate, options.delay, options.loss);
   require_writable(options.json_file);
   const lab::Result result = lab::run(options.lab);
   write_file(options.json_file, to_json(options, result).dump(2) + "\n");

@@ -1,105 +1,23 @@
 #include "cli/local_workers.h"
 
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <stdexcept>
-#include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "lab/workers.h"
 
 namespace gradwire {
 namespace {
 
-constexpr std::chrono::seconds kGrace(10);  // for the others after one has failed
-
-volatile std::sig_atomic_t signals_seen = 0;
-
-void count_signal(int /*signal*/) { signals_seen = signals_seen + 1; }
+constexpr double kSecondsAfterFailure = 10;
 
 void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
-
-// In the new process; does not return.
-[[noreturn]] void become_worker(int worker, pid_t parent, std::vector<char*>& command) {
-  set("RANK", std::to_string(worker));
-  set("LOCAL_RANK", std::to_string(worker));
-  ::setpgid(0, 0);                     // a terminal's Ctrl-C is for the parent to pass on
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // nobody is left behind if the parent is killed
-  if (::getppid() != parent) ::_exit(1);
-  ::execv("/proc/self/exe", command.data());
-  ::_exit(127);
-}
-
-int status_of(int wait_status) {
-  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-}
-
-class Workers {
- public:
-  void start(int count, const std::vector<std::string>& command) {
-    std::vector<char*> arguments;
-    for (const std::string& argument : command)
-      arguments.push_back(const_cast<char*>(argument.data()));
-    arguments.push_back(nullptr);
-    const pid_t parent = ::getpid();
-    for (int worker = 0; worker < count; ++worker) {
-      const pid_t process = ::fork();
-      if (process == 0) become_worker(worker, parent, arguments);
-      if (process < 0) {
-        signal_all(SIGKILL);
-        throw std::runtime_error("cannot start another process");
-      }
-      processes_.push_back(process);
-    }
-  }
-
-  // The first failure is the one that tells; what the others say follows from it.
-  int wait() {
-    int passed_on = 0;
-    while (std::ranges::any_of(processes_, [](pid_t p) { return p > 0; })) {
-      reap();
-      if (signals_seen > passed_on) {
-        passed_on = signals_seen;
-        if (passed_on == 1 && processes_[0] > 0) {
-          ::kill(processes_[0], SIGINT);
-        } else {
-          signal_all(SIGKILL);
-        }
-      }
-      if (status_ != 0 && std::chrono::steady_clock::now() > deadline_) signal_all(SIGKILL);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return status_;
-  }
-
- private:
-  void reap() {
-    for (pid_t& process : processes_) {
-      int wait_status = 0;
-      if (process <= 0 || ::waitpid(process, &wait_status, WNOHANG) != process) continue;
-      process = 0;
-      if (status_ == 0 && status_of(wait_status) != 0) {
-        status_ = status_of(wait_status);
-        deadline_ = std::chrono::steady_clock::now() + kGrace;
-      }
-    }
-  }
-  void signal_all(int signal) {
-    for (const pid_t process : processes_) {
-      if (process > 0) ::kill(process, signal);
-    }
-  }
-
-  std::vector<pid_t> processes_;
-  int status_ = 0;
-  std::chrono::steady_clock::time_point deadline_;
-};
 
 }  // namespace
 
@@ -107,6 +25,7 @@ std::vector<std::string> own_command() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  arguments.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
   return arguments;
 }
 
@@ -116,24 +35,35 @@ bool was_launched() {
 }
 
 int run_local_workers(int workers, int threads) {
-  // Hosted here, on a port that the system chooses: no two worlds can take the same.
+  lab::block_watched_signals();
+  // The store is in this process, on a port that the system chooses, so no two worlds collide.
   c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;
   options.waitWorkers = false;
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  set("TORCHELASTIC_USE_AGENT_STORE", "True");
-  set("MASTER_ADDR", "127.0.0.1");
-  set("MASTER_PORT", std::to_string(store->getPort()));
-  set("WORLD_SIZE", std::to_string(workers));
-  set("OMP_NUM_THREADS", std::to_string(threads));
-  // Not every machine can resolve its own name, and all workers are here anyway.
-  set("GLOO_SOCKET_IFNAME", "lo");
-  std::signal(SIGINT, count_signal);
-  std::signal(SIGTERM, count_signal);
-  Workers started;
-  started.start(workers, own_command());
-  return started.wait();
+  const pid_t parent = ::getpid();
+  const auto prepare = [&](int worker) {
+    set("RANK", std::to_string(worker));
+    set("LOCAL_RANK", std::to_string(worker));
+    set("WORLD_SIZE", std::to_string(workers));
+    set("TORCHELASTIC_USE_AGENT_STORE", "True");
+    set("MASTER_ADDR", "127.0.0.1");
+    set("MASTER_PORT", std::to_string(store->getPort()));
+    set("OMP_NUM_THREADS", std::to_string(threads));
+    // gloo would ask for the address of the machine's name, which not every machine can resolve.
+    set("GLOO_SOCKET_IFNAME", "lo");
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);     // no worker outlives this process
+    if (::getppid() != parent) ::_exit(1);  // it has ended already
+  };
+  // A worker that was asked to stop may take long to save a checkpoint.
+  lab::Workers started({.count = workers,
+                        .command = own_command(),
+                        .title = "worker",
+                        .seconds_after_failure = kSecondsAfterFailure,
+                        .seconds_after_signal = std::nullopt,
+                        .prepare = prepare});
+  return lab::worst_status(started.wait());
 }
 
 }  // namespace gradwire

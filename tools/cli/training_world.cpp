@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "cli/link_argument.h"
 #include "cli/local_workers.h"
 #include "cli/output_file.h"
 #include "gradwire/process_group.h"
@@ -82,9 +83,8 @@ void TrainingWorld::run_in_lab() const {
   lab::Settings emulated;
   emulated.hosts = workers;
   emulated.threads = threads;
-  emulated.link.bits_per_second = lab::parse_rate(link);
+  emulated.link = parse_link(link);
   emulated.command = without_link(own_command());
-  emulated.command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
   const lab::Result result = lab::run(emulated);
   if (result.status != 0) throw CLI::RuntimeError(result.status);
 }

@@ -6,7 +6,7 @@
 
 namespace gradwire::lab {
 
-std::string host_name(int host) { return "host" + std::to_string(host); }
+std::string host_name(int host) { return kHostTitle + std::to_string(host); }
 
 std::string host_address(int host) { return "10.77.0." + std::to_string(host + 1); }
 
@@ -14,7 +14,7 @@ std::string hosts_file(int hosts) {
   std::string text = "127.0.0.1 localhost\n::1 localhost\n";
   for (int host = 0; host < hosts; ++host) {
     text += host_address(host) + ' ' + host_name(host) + '\n';
-    // The form in which sockets of both IPs see IPv4 addresses; torch asks for their names.
+    // torch asks for the names of IPv4 addresses in the form that IPv6 sockets give them.
     text += "::ffff:" + host_address(host) + ' ' + host_name(host) + ".lab\n";
   }
   return text;
@@ -31,7 +31,7 @@ std::map<std::string, std::string> worker_environment(int host, int hosts, int t
       {"GROUP_RANK", number},
       {"GROUP_WORLD_SIZE", world},
       {"MASTER_ADDR", host_address(0)},
-      {"MASTER_PORT", "29500"},  // free: the namespace is new
+      {"MASTER_PORT", "29500"},  // is free, because the network is new
       {"OMP_NUM_THREADS", std::to_string(threads)},
       {"GLOO_SOCKET_IFNAME", kInterface},
       {"NCCL_SOCKET_IFNAME", kInterface},

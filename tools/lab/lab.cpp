@@ -26,35 +26,42 @@ void pin_to(const std::vector<int>& cores) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// Ties the life of this process, the init of a process namespace, to its parent's: the kernel kills
-// it then, and with it everything in the namespace. `lifeline` hangs up when the parent is no more.
+// Ends this process with its parent. It is the init of a process namespace, so the kernel then also
+// kills everything in the namespace. The parent holds the other end of `lifeline`.
 void die_with_parent(const Descriptor& lifeline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before it had a say.
+  // The parent may have died before the line above; then the pipe is closed.
   pollfd parent = {.fd = lifeline.get(), .events = 0, .revents = 0};
   if (poll(&parent, 1, 0) > 0) _exit(1);
 }
 
-// The init's whole life. Its parent gets the endings through `results`.
+// All that the init does. It sends the endings to its parent through `results`.
 void supervise(const Settings& settings, const Network& network, const Descriptor& results) {
-  // Out of reach of the terminal's signals: the parent gets those and passes them on, once.
+  // A terminal's signals shall reach the parent only, which passes them on, so that each worker
+  // gets them once.
   setsid();
   const std::vector<int> available = available_cores();
   const std::string names = hosts_file(settings.hosts);
-  Workers workers(settings.hosts, settings.command, settings.grace_seconds, [&](int host) {
+  const auto prepare = [&](int host) {
     network.host(host).enter();
     settle_in(host_name(host), names);
     pin_to(cores_of(host, settings.threads, available));
     for (const auto& [name, value] : worker_environment(host, settings.hosts, settings.threads)) {
       setenv(name.c_str(), value.c_str(), 1);
     }
-  });
+  };
+  Workers workers({.count = settings.hosts,
+                   .command = settings.command,
+                   .title = kHostTitle,
+                   .seconds_after_failure = settings.grace_seconds,
+                   .seconds_after_signal = settings.grace_seconds,
+                   .prepare = prepare});
   const std::vector<Ending> endings = workers.wait();
   const size_t bytes = endings.size() * sizeof(Ending);
   if (write(results.get(), endings.data(), bytes) != static_cast<ssize_t>(bytes)) _exit(1);
 }
 
-// Passes on signals until the supervisor has ended.
+// Passes signals on to the supervisor until it has ended.
 void wait_for(pid_t supervisor) {
   const sigset_t watched = watched_signals();
   for (;;) {
@@ -67,8 +74,7 @@ void wait_for(pid_t supervisor) {
 std::vector<Ending> run_workers(const Settings& settings, const Network& network) {
   Pipe lifeline = make_pipe();
   Pipe results = make_pipe();
-  const sigset_t watched = watched_signals();
-  sigprocmask(SIG_BLOCK, &watched, nullptr);
+  block_watched_signals();
   begin_process_namespace();
   std::cout.flush();
   const pid_t supervisor = fork();
@@ -97,11 +103,9 @@ std::vector<Ending> run_workers(const Settings& settings, const Network& network
 }  // namespace
 
 Result run(const Settings& settings) {
-  // Inherited as ignored, it would keep the ends of children from being noticed.
-  std::signal(SIGCHLD, SIG_DFL);
   Settings found = settings;
   const auto program = find_program(settings.command.at(0));
-  if (!program) throw std::runtime_error("no program '" + settings.command[0] + "'");
+  if (!program) throw std::runtime_error("there is no program \"" + settings.command[0] + "\"");
   found.command[0] = *program;
 
   const std::vector<int> available = available_cores();
@@ -110,7 +114,7 @@ Result run(const Settings& settings) {
   if (!cores_suffice(settings.hosts, settings.threads, available)) {
     std::cerr << "gradwire: " << settings.hosts << " hosts of " << settings.threads
               << " thread(s) share " << available.size()
-              << " core(s): they take computing time from one another\n";
+              << " core(s), so they slow one another down\n";
   }
 
   const auto begin = std::chrono::steady_clock::now();

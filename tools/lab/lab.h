@@ -12,8 +12,8 @@ namespace gradwire::lab {
 struct Settings {
   int hosts = 2;
   Link link;
-  int threads = 1;           // per host: cores it is pinned to
-  double grace_seconds = 5;  // from a failure or an interrupt to the end of the others
+  int threads = 1;           // of each host, and the number of cores that it is pinned to
+  double grace_seconds = 5;  // how long hosts may go on after a failure or a signal
   std::vector<std::string> command;
 };
 
@@ -25,13 +25,13 @@ struct HostResult {
 
 struct Result {
   std::vector<HostResult> hosts;
-  int status = 0;  // the worst of the hosts
+  int status = 0;  // the worst of the hosts'
   double seconds = 0;
 };
 
-// Runs the command once per host, on a network that exists for that long. Afterwards nothing is
-// left of either, not even when this process is killed. This process does not come back to the
-// machine's own network. Throws when it cannot make the network or does not find the command.
+// Makes a network, runs the command once per host on it, and removes everything afterwards, even if
+// this process is killed. This process does not return to the machine's own network. Throws if it
+// cannot make the network or does not find the command.
 Result run(const Settings& settings);
 
 }  // namespace gradwire::lab

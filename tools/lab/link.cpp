@@ -1,31 +1,13 @@
 #include "lab/link.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <stdexcept>
-#include <utility>
 
 namespace gradwire::lab {
 namespace {
 
-using Unit = std::pair<const char*, double>;
-
 constexpr int64_t kFrameBytes = 1514;           // MTU 1500 and the Ethernet header
 constexpr int64_t kLargestSuperPacket = 65536;  // the kernel's own limit for IPv4
-
-// A number and one of the units, in that unit; nothing when the text is anything else.
-template <size_t N>
-std::optional<double> parse_quantity(const std::string& text, const std::array<Unit, N>& units) {
-  const size_t digits = text.find_first_not_of("0123456789.");
-  if (digits == 0 || digits == std::string::npos) return std::nullopt;
-  const std::string number = text.substr(0, digits);
-  if (std::ranges::count(number, '.') > 1 || number == ".") return std::nullopt;
-  for (const auto& [name, value] : units) {
-    if (text.substr(digits) == name) return std::stod(number) * value;
-  }
-  return std::nullopt;
-}
 
 std::string microseconds(double seconds) {
   return std::to_string(std::llround(seconds * 1e6)) + "us";
@@ -57,35 +39,6 @@ std::vector<std::string> netem(const Link& link) {
 }
 
 }  // namespace
-
-std::optional<int64_t> parse_rate(const std::string& text) {
-  if (text == "unlimited") return std::nullopt;
-  static constexpr std::array<Unit, 5> kUnits = {
-      {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12}}};
-  const auto rate = parse_quantity(text, kUnits);
-  // Below 8 kbit a single frame takes longer than TCP waits before it sends again.
-  if (!rate || *rate < 8e3 || *rate > 1e12) {
-    throw std::invalid_argument("'" + text +
-                                "' is no rate: write 100mbit, 1gbit (8kbit to 1tbit) or unlimited");
-  }
-  return std::llround(*rate);
-}
-
-double parse_delay(const std::string& text) {
-  static constexpr std::array<Unit, 3> kUnits = {{{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
-  const auto delay = parse_quantity(text, kUnits);
-  if (!delay || *delay > 60) {
-    throw std::invalid_argument("'" + text + "' is no delay: write 200us, 5ms or 1s (at most 60s)");
-  }
-  return *delay;
-}
-
-double parse_loss(const std::string& text) {
-  static constexpr std::array<Unit, 1> kUnits = {{{"%", 0.01}}};
-  const auto loss = parse_quantity(text, kUnits);
-  if (!loss || *loss > 1) throw std::invalid_argument("'" + text + "' is no loss: write 0.1%");
-  return *loss;
-}
 
 Bucket bucket_for(int64_t bits_per_second) {
   const int64_t bytes_per_second = bits_per_second / 8;

@@ -15,14 +15,6 @@ struct Link {
   bool needs_netem() const { return delay_seconds.has_value() || loss.has_value(); }
 };
 
-// "100mbit", "2.5gbit", as tc writes rates; "unlimited" is nothing. These three throw
-// std::invalid_argument that says what was expected.
-std::optional<int64_t> parse_rate(const std::string& text);
-// "5ms", "200us", "1s": in seconds.
-double parse_delay(const std::string& text);
-// "0.1%": as a share.
-double parse_loss(const std::string& text);
-
 // How a token bucket meets a rate.
 struct Bucket {
   int64_t burst_bytes;  // what may pass at once after a pause

@@ -13,19 +13,17 @@
 #include <exception>
 #include <iostream>
 
-#include "lab/host.h"
-
 namespace gradwire::lab {
 namespace {
 
-constexpr int kCannotRun = 126;  // as shells have it
-constexpr pid_t kEveryone = -1;  // in the process namespace, but for its init
-constexpr pid_t kEnded = 0;      // in place of a process that is no more
+constexpr int kCannotRun = 126;  // the status that shells use
+constexpr pid_t kEnded = 0;      // stands for a process that has ended
+constexpr std::array<int, 2> kOutputs = {STDOUT_FILENO, STDERR_FILENO};
 
 void write_all(int descriptor, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t count = write(descriptor, text.data() + done, text.size() - done);
-    if (count < 0 && errno != EINTR) return;  // nobody reads; the workers go on
+    if (count < 0 && errno != EINTR) return;  // nobody reads any more; the workers go on
     if (count > 0) done += static_cast<size_t>(count);
   }
 }
@@ -39,7 +37,7 @@ int status_of(int wait_status) {
 int worst_status(const std::vector<Ending>& endings) {
   int worst = 0;
   for (const Ending& ending : endings) {
-    if (!ending.ended_by_lab) worst = std::max(worst, ending.status);
+    if (!ending.was_stopped) worst = std::max(worst, ending.status);
   }
   return worst;
 }
@@ -51,52 +49,63 @@ sigset_t watched_signals() {
   return set;
 }
 
-Workers::Workers(int count, const std::vector<std::string>& command, double grace_seconds,
-                 const std::function<void(int)>& prepare)
-    : endings_(static_cast<size_t>(count)), grace_(grace_seconds) {
+void block_watched_signals() {
+  // A parent may have left SIGCHLD ignored, and then no child's end would be reported.
+  std::signal(SIGCHLD, SIG_DFL);
+  const sigset_t watched = watched_signals();
+  sigprocmask(SIG_BLOCK, &watched, nullptr);
+}
+
+Workers::Workers(WorkerSettings settings)
+    : settings_(std::move(settings)), endings_(static_cast<size_t>(settings_.count)) {
   const sigset_t watched = watched_signals();
   signals_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signals_.get() < 0) throw_errno("signalfd");
-  for (int number = 0; number < count; ++number) start(number, command, prepare);
+  for (int number = 0; number < settings_.count; ++number) start(number);
 }
 
-void Workers::start(int number, const std::vector<std::string>& command,
-                    const std::function<void(int)>& prepare) {
-  const std::array<int, 2> outputs = {STDOUT_FILENO, STDERR_FILENO};
+void Workers::start(int number) {
   std::vector<Pipe> pipes;
-  for (size_t i = 0; number > 0 && i < outputs.size(); ++i) pipes.push_back(make_pipe());
-
+  for (size_t i = 0; number > 0 && i < kOutputs.size(); ++i) pipes.push_back(make_pipe());
   const pid_t child = fork();
-  if (child < 0) throw_errno("fork");
-  if (child == 0) {
-    for (size_t i = 0; i < pipes.size(); ++i) dup2(pipes[i].write.get(), outputs[i]);
-    // One input cannot be shared by several.
-    dup2(Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)).get(), STDIN_FILENO);
-    try {
-      prepare(number);
-      const sigset_t watched = watched_signals();
-      sigprocmask(SIG_UNBLOCK, &watched, nullptr);
-      execute(command);
-      throw_errno(command.front());
-    } catch (const std::exception& error) {
-      write_all(STDERR_FILENO, std::string("gradwire: cannot run: ") + error.what() + '\n');
-    }
-    _exit(kCannotRun);
+  if (child == 0) become_worker(number, pipes);
+  if (child < 0) {
+    signal_all(SIGKILL);
+    throw_errno("fork");
   }
+  // The worker does the same: whoever comes first, no signal comes before.
+  setpgid(child, child);
   processes_.push_back(child);
   ++running_;
   for (size_t i = 0; i < pipes.size(); ++i) {
     fcntl(pipes[i].read.get(), F_SETFL, O_NONBLOCK);
     relays_.push_back({.from = std::move(pipes[i].read),
-                       .to = outputs[i],
-                       .prefix = '[' + host_name(number) + "] ",
+                       .to = kOutputs[i],
+                       .prefix = '[' + name_of(number) + "] ",
                        .partial_line = ""});
   }
 }
 
+void Workers::become_worker(int number, const std::vector<Pipe>& pipes) const {
+  setpgid(0, 0);
+  for (size_t i = 0; i < pipes.size(); ++i) dup2(pipes[i].write.get(), kOutputs[i]);
+  // Several workers cannot share one input.
+  dup2(Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)).get(), STDIN_FILENO);
+  try {
+    settings_.prepare(number);
+    const sigset_t watched = watched_signals();
+    sigprocmask(SIG_UNBLOCK, &watched, nullptr);
+    execute(settings_.command);
+    throw_errno(settings_.command.front());
+  } catch (const std::exception& error) {
+    write_all(STDERR_FILENO, std::string("gradwire: cannot run: ") + error.what() + '\n');
+  }
+  _exit(kCannotRun);
+}
+
 std::vector<Ending> Workers::wait() {
   while (running_ > 0) poll_once();
-  // What a worker's own children still write is not waited for.
+  // Children of workers may still write; nobody waits for that.
   for (Relay& relay : relays_) {
     pass_on(relay);
     if (!relay.partial_line.empty()) write_all(relay.to, relay.prefix + relay.partial_line + '\n');
@@ -111,7 +120,7 @@ void Workers::poll_once() {
   }
   if (poll(polled.data(), polled.size(), milliseconds_to_deadline()) < 0) return;
   for (size_t i = 0; i < relays_.size(); ++i) {
-    // A closed pipe would wake poll for ever; a descriptor below zero is passed over.
+    // A closed pipe would wake poll again and again. poll passes over descriptors below zero.
     if (polled[i + 1].revents != 0 && pass_on(relays_[i]) == PollOutcome::ended) {
       relays_[i].from = Descriptor();
     }
@@ -146,18 +155,18 @@ void Workers::on_signal(int signal) {
     collect_endings();
     return;
   }
-  // Asked a second time, it is meant.
-  kill(kEveryone, interrupted_ ? SIGKILL : signal);
+  // Whoever asks a second time does not want to wait.
+  signal_all(interrupted_ ? SIGKILL : signal);
   interrupted_ = true;
   signal_at_deadline_ = SIGKILL;
-  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace_);
+  if (settings_.seconds_after_signal) set_deadline(*settings_.seconds_after_signal);
 }
 
 void Workers::collect_endings() {
   int wait_status = 0;
   for (pid_t child; (child = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
     const auto found = std::ranges::find(processes_, child);
-    if (found == processes_.end()) continue;  // left behind by a worker
+    if (found == processes_.end()) continue;  // a worker left this child behind
     const auto number = static_cast<size_t>(found - processes_.begin());
     *found = kEnded;
     endings_[number].status = status_of(wait_status);
@@ -167,22 +176,33 @@ void Workers::collect_endings() {
 }
 
 void Workers::on_failure(int number) {
-  if (failed_first_ || interrupted_) return;
+  if (failed_first_) return;
   failed_first_ = number;
-  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace_);
+  if (!deadline_) set_deadline(settings_.seconds_after_failure);
 }
 
 void Workers::on_deadline() {
-  kill(kEveryone, signal_at_deadline_);
+  signal_all(signal_at_deadline_);
   deadline_.reset();
   if (signal_at_deadline_ == SIGKILL) return;
-  std::cerr << "gradwire: " << host_name(*failed_first_) << " has ended with status "
+  std::cerr << "gradwire: " << name_of(*failed_first_) << " has ended with status "
             << endings_[static_cast<size_t>(*failed_first_)].status << "; ending the others\n";
   for (size_t number = 0; number < processes_.size(); ++number) {
-    endings_[number].ended_by_lab = processes_[number] != kEnded;
+    endings_[number].was_stopped = processes_[number] != kEnded;
   }
   signal_at_deadline_ = SIGKILL;
-  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace_);
+  set_deadline(settings_.seconds_after_failure);
+}
+
+void Workers::signal_all(int signal) const {
+  for (const pid_t process : processes_) {
+    if (process != kEnded) kill(-process, signal);
+  }
+}
+
+void Workers::set_deadline(double seconds) {
+  const std::chrono::duration<double> left(seconds);
+  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
 }
 
 int Workers::milliseconds_to_deadline() const {

@@ -13,26 +13,39 @@
 
 namespace gradwire::lab {
 
-// How a worker ended.
-struct Ending {
-  int status = 0;             // its exit status; 128 + n after signal n
-  bool ended_by_lab = false;  // because another one had failed
+struct WorkerSettings {
+  int count = 1;
+  std::vector<std::string> command;  // the program's path and its arguments
+  std::string title;                 // with "host", worker 1 is called "host1"
+  // How long workers may go on after one of them has failed, and after a signal; nothing sets no
+  // limit: then the workers decide when they end.
+  double seconds_after_failure = 5;
+  std::optional<double> seconds_after_signal = 5;
+  // Runs in a worker's process before the program, with the worker's number.
+  std::function<void(int)> prepare;
 };
 
-// The largest status, leaving out workers that were ended because of another.
+// How a worker ended.
+struct Ending {
+  int status = 0;            // its exit status, or 128 + n after signal n
+  bool was_stopped = false;  // the supervisor ended it because another worker had failed
+};
+
+// The largest status, leaving out workers that were stopped because of another.
 int worst_status(const std::vector<Ending>& endings);
 
-// The signals that are passed on to the workers, and SIGCHLD.
+// SIGCHLD and the signals that are passed on to the workers.
 sigset_t watched_signals();
+// Must come before `Workers`, and before this process starts threads: they inherit it.
+void block_watched_signals();
 
-// The workers of a run: starts them, passes on their output and signals, waits for their ends. To
-// be used by the init of a process namespace, with the watched signals blocked.
+// The supervisor: starts the workers, passes on their output and the signals it receives, and waits
+// until all have ended. Each worker leads a process group of its own, which signals go to.
 class Workers {
  public:
-  // Each worker runs `prepare(its number)` and then the program. Worker 0 writes where this process
-  // does; the lines of the others pass through here and get their number in front.
-  Workers(int count, const std::vector<std::string>& command, double grace_seconds,
-          const std::function<void(int)>& prepare);
+  // Worker 0 writes where this process writes. The lines of the others pass through this process,
+  // which puts the worker's name in front.
+  explicit Workers(WorkerSettings settings);
 
   std::vector<Ending> wait();
 
@@ -48,22 +61,25 @@ class Workers {
   };
   enum class PollOutcome { more, ended };
 
-  void start(int number, const std::vector<std::string>& command,
-             const std::function<void(int)>& prepare);
+  void start(int number);
+  [[noreturn]] void become_worker(int number, const std::vector<Pipe>& pipes) const;
+  std::string name_of(int number) const { return settings_.title + std::to_string(number); }
   void poll_once();
   static PollOutcome pass_on(Relay& relay);
   void on_signal(int signal);
   void collect_endings();
   void on_failure(int number);
   void on_deadline();
+  void signal_all(int signal) const;
+  void set_deadline(double seconds);
   int milliseconds_to_deadline() const;
 
+  WorkerSettings settings_;
   std::vector<pid_t> processes_;
   std::vector<Ending> endings_;
   size_t running_ = 0;
   std::vector<Relay> relays_;
   Descriptor signals_;
-  std::chrono::duration<double> grace_;
   std::optional<Clock::time_point> deadline_;
   int signal_at_deadline_ = SIGTERM;
   std::optional<int> failed_first_;

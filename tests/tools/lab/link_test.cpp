@@ -3,41 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace gradwire::lab {
 namespace {
 
 using Command = std::vector<std::string>;
-
-TEST(Rate, IsReadAsTcWritesIt) {
-  EXPECT_EQ(parse_rate("100mbit"), 100'000'000);
-  EXPECT_EQ(parse_rate("2.5gbit"), 2'500'000'000);
-  EXPECT_EQ(parse_rate("512kbit"), 512'000);
-  EXPECT_EQ(parse_rate("9600bit"), 9600);
-  EXPECT_EQ(parse_rate("unlimited"), std::nullopt);
-}
-
-TEST(Rate, RefusesAnythingElse) {
-  // tc reads mbps as megabytes, most people as megabits.
-  for (const char* text :
-       {"", "1", "mbit", "100mbps", "1 gbit", "-1gbit", "1.2.3gbit", ".gbit", "0mbit", "9tbit"}) {
-    EXPECT_THROW(parse_rate(text), std::invalid_argument) << text;
-  }
-}
-
-TEST(Delay, HasAUnit) {
-  EXPECT_DOUBLE_EQ(parse_delay("5ms"), 5e-3);
-  EXPECT_DOUBLE_EQ(parse_delay("200us"), 200e-6);
-  EXPECT_THROW(parse_delay("5"), std::invalid_argument);
-  EXPECT_THROW(parse_delay("2h"), std::invalid_argument);
-}
-
-TEST(Loss, IsAShareInPerCent) {
-  EXPECT_DOUBLE_EQ(parse_loss("0.1%"), 1e-3);
-  EXPECT_THROW(parse_loss("0.1"), std::invalid_argument);
-  EXPECT_THROW(parse_loss("101%"), std::invalid_argument);
-}
 
 TEST(Bucket, HoldsAMillisecondAndAtLeastTwoFrames) {
   EXPECT_EQ(bucket_for(1'000'000'000).burst_bytes, 125'000);
