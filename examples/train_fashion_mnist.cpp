@@ -247,10 +247,8 @@ double test_accuracy(Net& net, const Dataset& data) {
   return static_cast<double>(correct) / static_cast<double>(data.labels.size(0));
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double median(const std::vector<double>& values) {
+  return torch::tensor(values).quantile(0.5).item<double>();
 }
 
 // ---- the results ----

@@ -1,8 +1,6 @@
 #include "cli/bench_limits.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "methods/error_matrix.h"
 
@@ -22,9 +20,7 @@ double now_seconds() {
 }
 
 double Sample::quantile(double part) const {
-  std::vector<double> sorted = values_;
-  std::ranges::sort(sorted);
-  return sorted.at(static_cast<size_t>(std::lround(part * static_cast<double>(sorted.size() - 1))));
+  return at::tensor(values_).quantile(part).item<double>();
 }
 
 Limits::Limits(const std::vector<int64_t>& shape)

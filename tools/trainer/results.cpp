@@ -1,6 +1,6 @@
 #include "trainer/results.h"
 
-#include <algorithm>
+#include <torch/torch.h>
 
 namespace gradwire::trainer {
 namespace {
@@ -20,13 +20,6 @@ json ratios_by_kind(const std::array<KindCounts, 3>& counts,
               counts[kind].payload_bytes - before[kind].payload_bytes);
   }
   return ratios;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 // The counts among the figures, all that can be added up.
@@ -187,7 +180,7 @@ json Results::finished(const Stats& counted) const {
   result["wire"] = to_json(stats);
   result["early_code_ratio_by_kind"] =
       early_.is_null() ? ratios_by_kind(stats.by_kind, {}) : early_;
-  result["seconds_per_step"] = median(step_seconds_);
+  result["seconds_per_step"] = torch::tensor(step_seconds_).quantile(0.5).item<double>();
   return result;
 }
 
