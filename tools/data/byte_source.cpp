@@ -14,7 +14,7 @@ constexpr std::size_t kFirstStep = 1 << 16;
 
 std::FILE* open(const std::string& path) {
   std::error_code ignored;
-  // A pipe would block, a folder can be opened but not read.
+  // Reading from a pipe would block, and a folder can be opened but not read.
   if (file_exists(path) && !std::filesystem::is_regular_file(path, ignored)) {
     throw DataError(path, 0, "a file", "something else of that name");
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Files read from front to back. Memory grows with the bytes that arrive, never by what a header
-// promises.
+// Files that are read from front to back. Memory grows with the bytes that arrive: a header that
+// promises too many cannot exhaust it.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gradwire::data {
 
-// Unlike std::filesystem's, never throws.
+// std::filesystem::exists may throw; this does not.
 bool file_exists(const std::string& path);
 
 class ByteSource {
@@ -23,20 +23,18 @@ class ByteSource {
   ByteSource& operator=(const ByteSource&) = delete;
   virtual ~ByteSource() = default;
 
-  // For messages.
-  const std::string& name() const { return name_; }
-  // Of the next byte.
-  std::size_t offset() const { return offset_; }
+  const std::string& name() const { return name_; }  // for messages
+  std::size_t offset() const { return offset_; }     // of the next byte
 
-  // Exactly `count` bytes; `what` names them in the message of the DataError if there are fewer.
+  // Takes exactly `count` bytes. Throws a DataError that calls them `what` if there are fewer.
   std::vector<std::uint8_t> take(std::size_t count, const std::string& what);
-  // All there are, but more than `limit` are a DataError.
+  // Takes all that are left. Throws a DataError if these are more than `limit`.
   std::vector<std::uint8_t> take_rest(std::size_t limit);
-  // Anything left is a DataError.
+  // Throws a DataError if anything is left.
   void expect_end() { take_rest(0); }
 
  protected:
-  // Fills `target`, or as much of it as there are bytes left, and says how much.
+  // Fills `target`, or a part of it if fewer bytes are left, and returns how many it wrote.
   virtual std::size_t read(std::span<std::uint8_t> target) = 0;
 
  private:
@@ -46,7 +44,7 @@ class ByteSource {
   std::size_t offset_ = 0;
 };
 
-// A file as it is.
+// The bytes of a file, unchanged.
 class FileSource : public ByteSource {
  public:
   explicit FileSource(const std::string& path);

@@ -57,7 +57,6 @@ Dataset load_cifar10(const std::string& folder) {
   Dataset dataset{.kind = Kind::images,
                   .sample_shape = {3, 32, 32},
                   .classes = kClasses,
-                  .class_names = {},
                   .mean = {},
                   .deviation = {},
                   .train = read_batches(folder),

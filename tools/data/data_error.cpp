@@ -5,7 +5,6 @@ namespace gradwire::data {
 DataError::DataError(const std::string& file, std::size_t offset, const std::string& expected,
                      const std::string& found)
     : std::runtime_error(file + ", byte " + std::to_string(offset) + ": expected " + expected +
-                         ", found " + found),
-      offset_(offset) {}
+                         ", found " + found) {}
 
 }  // namespace gradwire::data

@@ -6,19 +6,14 @@
 
 namespace gradwire::data {
 
-// A data set that is not there or not what it should be.
+// A data set is missing, or it is not in the expected format.
 class DataError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  // "FILE, byte OFFSET: expected EXPECTED, found FOUND"
+  // "FILE, byte OFFSET: expected EXPECTED, found FOUND". The offset is 0 if no single byte is
+  // wrong.
   DataError(const std::string& file, std::size_t offset, const std::string& expected,
             const std::string& found);
-
-  // Of what is wrong, from the start of the file; 0 where no single byte is to blame.
-  std::size_t offset() const { return offset_; }
-
- private:
-  std::size_t offset_ = 0;
 };
 
 }  // namespace gradwire::data

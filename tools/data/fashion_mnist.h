@@ -6,10 +6,10 @@
 
 namespace gradwire::data {
 
-// Where Debian's package puts it.
+// Debian's package installs it here.
 inline constexpr const char* kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
 
-// Names the package to install where the folder is missing.
+// If the folder is missing, the DataError names the package to install.
 Dataset load_fashion_mnist(const std::string& folder = kFashionMnistFolder);
 
 }  // namespace gradwire::data

@@ -8,7 +8,7 @@ namespace gradwire::data {
 namespace {
 
 constexpr std::size_t kBufferBytes = 1 << 18;
-constexpr int kOnlyGzip = 16 + MAX_WBITS;  // zlib's way to say: neither raw nor zlib streams
+constexpr int kOnlyGzip = 16 + MAX_WBITS;  // zlib then refuses raw and zlib streams
 
 }  // namespace
 

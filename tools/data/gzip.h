@@ -9,9 +9,9 @@
 
 namespace gradwire::data {
 
-// The content of a gzip file. Stricter than zlib's gzread: what is not gzip, or goes on after the
-// compressed stream, is a DataError too. Offsets in that DataError are those of the packed file;
-// those of ByteSource's own errors are of the content, and the name says so.
+// The content of a gzip file. Unlike zlib's gzread it refuses files that are not gzip and files
+// that go on after the compressed stream. Offsets in these errors count bytes of the packed file;
+// those in errors of ByteSource count bytes of the content, which the name says.
 class GzipSource : public ByteSource {
  public:
   explicit GzipSource(const std::string& path);

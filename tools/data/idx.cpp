@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kSide = 28;
 constexpr std::size_t kImageBytes = std::size_t{kSide} * kSide;
 constexpr std::uint32_t kClasses = 10;
-constexpr std::uint32_t kUnsignedBytes = 0x0800;  // the magic number less its count of dimensions
+constexpr std::uint32_t kUnsignedBytes = 0x0800;  // the magic number minus the number of dimensions
 constexpr std::uint32_t kMostSamples = 1'000'000;
 
 std::unique_ptr<ByteSource> open(const std::string& path) {
@@ -88,7 +88,6 @@ Dataset load_idx(const std::string& folder) {
   Dataset dataset{.kind = Kind::images,
                   .sample_shape = {1, kSide, kSide},
                   .classes = kClasses,
-                  .class_names = {},
                   .mean = {},
                   .deviation = {},
                   .train = read_part(folder, "train"),

@@ -6,8 +6,8 @@
 
 namespace gradwire::data {
 
-// The four files of MNIST and of what imitates it, each plain or with .gz at its end (the plain one
-// is taken where both are there): images of 28 x 28 pixels and labels from 0 to 9.
+// Reads four files in the format of MNIST: images of 28 x 28 pixels and labels from 0 to 9. Each
+// file may be packed, with .gz at the end of its name; if both exist, the plain one is read.
 Dataset load_idx(const std::string& folder);
 
 }  // namespace gradwire::data

@@ -6,14 +6,14 @@
 namespace gradwire::data {
 namespace {
 
-// Whole numbers: exact, and independent of the order of summation.
+// Sums of integers are exact, whatever the order of summation.
 struct Sums {
   std::uint64_t values = 0;
   std::uint64_t squares = 0;
 
   void add(std::span<const std::uint8_t> pixels) {
-    // In 32 bits the compiler can use vectors twice as wide; a plane has far less than 65,000
-    // pixels.
+    // With 32 bits the compiler adds twice as many numbers at once. That suffices for a plane: it
+    // has far fewer than 65,000 pixels.
     std::uint32_t plane_values = 0;
     std::uint32_t plane_squares = 0;
     for (const std::uint32_t pixel : pixels) {

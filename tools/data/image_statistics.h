@@ -4,8 +4,8 @@
 
 namespace gradwire::data {
 
-// Sets mean and deviation of every channel, of the training pixels scaled to [0, 1]. A channel
-// without variation gets a deviation of 1, so that dividing by it is safe.
+// Sets the mean and the deviation of every channel of the training images, with pixels scaled to
+// [0, 1]. A channel without variation gets a deviation of 1, so that dividing by it is safe.
 void measure_channels(Dataset& images);
 
 }  // namespace gradwire::data

@@ -9,7 +9,7 @@
 namespace gradwire::data {
 namespace {
 
-constexpr double kLeastEnergy = 1e-10;  // the logarithm's floor, below a 16-bit signal's last bit
+constexpr double kLeastEnergy = 1e-10;  // less than the last bit of a 16-bit signal
 constexpr double kSilence = 1e-4;       // 40 dB below the loudest window
 constexpr double kHertzPerBin = static_cast<double>(kSampleRate) / kFftPoints;
 
@@ -18,7 +18,8 @@ static_assert(kWindow <= kFftPoints);
 double mel(double hertz) { return 2595 * std::log10(1 + hertz / 700); }
 double hertz(double mel) { return 700 * (std::pow(10, mel / 2595) - 1); }
 
-// Where band `i` - 1 is most sensitive and its neighbours end: equal distances in mel.
+// The frequency at which band `i` - 1 is most sensitive and its neighbours end. The distances are
+// equal in mel.
 double band_edge(std::size_t i) {
   return hertz(mel(kSampleRate / 2.0) * static_cast<double>(i) / (kMelBands + 1));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a recogniser hears: the energy in bands as wide as the ear's, a hundred times per second.
+// The usual input of a speech recogniser: the energy in frequency bands that are as wide as those
+// of the human ear, a hundred times per second.
 
 #include <array>
 #include <cstddef>
@@ -17,14 +18,14 @@ inline constexpr std::size_t kMelBands = 40;              // from 0 to 4 kHz
 
 using MelFrame = std::array<float, kMelBands>;
 
-// Frequency in Hz at which a band is most sensitive.
+// The frequency in Hz at which a band is most sensitive.
 double mel_band_centre(std::size_t band);
 
-// The logarithm of each band's energy in every window that fits into the samples: none for fewer
-// than kWindow.
+// The logarithm of each band's energy, in every window that fits into the samples. Fewer samples
+// than kWindow have no window.
 std::vector<MelFrame> mel_frames(std::span<const std::int16_t> samples);
 
-// From the first to the last window whose energy is within 40 dB of the loudest.
+// The samples from the first to the last window whose energy is within 40 dB of the loudest.
 std::span<const std::int16_t> without_silence(std::span<const std::int16_t> samples);
 
 }  // namespace gradwire::data

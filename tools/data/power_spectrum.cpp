@@ -29,8 +29,8 @@ void reverse_index_bits(Points& points) {
   }
 }
 
-// Radix 2, in place. A few thousand transforms of one small size take milliseconds: a library would
-// be one more package to install for no time saved.
+// Radix 2, in place. A few thousand transforms of this size take milliseconds, so a library would
+// save no time and would be one more package to install.
 void transform(Points& points) {
   static const auto roots = make_roots();
   reverse_index_bits(points);
@@ -40,7 +40,7 @@ void transform(Points& points) {
         const Complex root = roots[k * (kFftPoints / 2 / half)];
         Complex& low = points[start + k];
         Complex& high = points[start + k + half];
-        // Written out: std::complex's product also looks for infinities.
+        // The product of std::complex would also check for infinities.
         const Complex turned(high.real() * root.real() - high.imag() * root.imag(),
                              high.real() * root.imag() + high.imag() * root.real());
         high = low - turned;

@@ -12,15 +12,15 @@
 namespace gradwire::data {
 namespace {
 
-constexpr std::size_t kFramesPerSample =
-    3;  // neighbours hardly differ: all would be thrice the data
+// Neighbouring frames hardly differ, so every third one is enough.
+constexpr std::size_t kFramesPerSample = 3;
 constexpr std::size_t kFilesPerTestFile = 5;
 constexpr std::size_t kMostLabels = 256;  // a label is a byte
-constexpr double kLeastDeviation = 1e-3;  // of a logarithm of energy; sounds vary by far more
+constexpr double kLeastDeviation = 1e-3;  // of an energy's logarithm; sounds vary by far more
 
 using FilesByLabel = std::map<std::string, std::vector<std::string>>;
 
-// What is before and after the last underscore.
+// The parts before and after the last underscore.
 std::pair<std::string, std::string> split_last(const std::string& name) {
   const std::size_t at = name.rfind('_');
   if (at == std::string::npos) return {"", name};
@@ -76,7 +76,7 @@ void append_file(const std::string& path, std::uint8_t label, Part& part) {
   }
 }
 
-// What makes mean and deviation of each feature 0 and 1.
+// Gives each feature a mean of 0 and a deviation of 1.
 struct Normalisation {
   std::array<double, kSampleFeatures> mean{};
   std::array<double, kSampleFeatures> deviation{};
@@ -90,7 +90,7 @@ struct Normalisation {
       const double distance = part.features[i] - mean[i % kSampleFeatures];
       deviation[i % kSampleFeatures] += distance * distance / count;
     }
-    // What does not vary but by rounding must not be blown up.
+    // A feature that varies only by rounding must not be amplified.
     for (double& value : deviation) {
       value = value > kLeastDeviation * kLeastDeviation ? std::sqrt(value) : 1;
     }
@@ -111,7 +111,6 @@ Dataset load_spoken_words(const std::string& folder) {
   Dataset dataset{.kind = Kind::frames,
                   .sample_shape = {kSampleFeatures},
                   .classes = 0,
-                  .class_names = {},
                   .mean = {},
                   .deviation = {},
                   .train = {},
@@ -122,11 +121,11 @@ Dataset load_spoken_words(const std::string& folder) {
       append_file(paths[i], static_cast<std::uint8_t>(dataset.classes),
                   is_test ? dataset.test : dataset.train);
     }
-    dataset.class_names.push_back(label);
     ++dataset.classes;
   }
   if (dataset.test.samples == 0) {
-    throw DataError(folder, 0, "five files of a label, the fifth for the test", "fewer of each");
+    throw DataError(folder, 0, "five files of one label, so that the fifth is a test file",
+                    "fewer");
   }
   const Normalisation normalisation(dataset.train);
   normalisation.apply(dataset.train);

@@ -8,25 +8,19 @@ namespace gradwire::data {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-constexpr std::size_t kLeastBytes = 10;  // for one in the last tenth
+constexpr std::size_t kLeastBytes = 10;  // the last tenth has at least one
 
-std::vector<std::string> vocabulary_of(const std::vector<std::uint8_t>& text) {
+// Replaces every character by its index in the sorted vocabulary and returns the vocabulary's size.
+std::int64_t replace_by_indices(std::vector<std::uint8_t>& text) {
   std::array<bool, 256> occurs{};
   for (const std::uint8_t character : text) occurs[character] = true;
-  std::vector<std::string> vocabulary;
-  for (std::size_t value = 0; value < occurs.size(); ++value) {
-    if (occurs[value]) vocabulary.emplace_back(1, static_cast<char>(value));
-  }
-  return vocabulary;
-}
-
-void replace_by_indices(std::vector<std::uint8_t>& text,
-                        const std::vector<std::string>& vocabulary) {
   std::array<std::uint8_t, 256> index{};
-  for (std::size_t i = 0; i < vocabulary.size(); ++i) {
-    index[static_cast<std::uint8_t>(vocabulary[i][0])] = static_cast<std::uint8_t>(i);
+  std::int64_t size = 0;
+  for (std::size_t value = 0; value < occurs.size(); ++value) {
+    if (occurs[value]) index[value] = static_cast<std::uint8_t>(size++);
   }
   for (std::uint8_t& character : text) character = index[character];
+  return size;
 }
 
 std::vector<std::uint8_t> read_text(const std::string& file) {
@@ -42,11 +36,10 @@ std::vector<std::uint8_t> read_text(const std::string& file) {
 
 Dataset load_text(const std::string& file) {
   std::vector<std::uint8_t> text = read_text(file);
-  const std::vector<std::string> vocabulary = vocabulary_of(text);
-  if (vocabulary.size() < 2) {
-    throw DataError(file, 0, "at least two different characters", "one throughout");
+  const std::int64_t characters = replace_by_indices(text);
+  if (characters < 2) {
+    throw DataError(file, 0, "at least two different characters", "only one");
   }
-  replace_by_indices(text, vocabulary);
   const auto middle = text.end() - static_cast<std::ptrdiff_t>(text.size() / 10);
   Part test{
       .samples = text.size() / 10, .bytes = {middle, text.end()}, .features = {}, .labels = {}};
@@ -54,8 +47,7 @@ Dataset load_text(const std::string& file) {
   const std::size_t length = text.size();
   return {.kind = Kind::characters,
           .sample_shape = {},
-          .classes = static_cast<std::int64_t>(vocabulary.size()),
-          .class_names = vocabulary,
+          .classes = characters,
           .mean = {},
           .deviation = {},
           .train = {.samples = length, .bytes = std::move(text), .features = {}, .labels = {}},

@@ -6,8 +6,8 @@
 
 namespace gradwire::data {
 
-// A file of at least 10 bytes, two of them different. The vocabulary is the sorted set of its
-// bytes; the last tenth of the text, rounded down, is the test part.
+// Reads a file of at least 10 bytes, at least two of them different. The vocabulary is the sorted
+// set of its bytes. The last tenth of the text, rounded down, is the test part.
 Dataset load_text(const std::string& file);
 
 }  // namespace gradwire::data

@@ -15,11 +15,11 @@ constexpr std::size_t kChunkHeader = 8;
 constexpr std::size_t kFormatBytes = 16;
 
 struct Chunk {
-  std::size_t begin;  // of its content
+  std::size_t begin;  // the offset of its content
   std::size_t size;
 };
 
-// The bytes of a file, of which nothing is read before it is known to be there.
+// The bytes of a file. Call `need` before reading: the other functions do not check the size.
 class WavBytes {
  public:
   explicit WavBytes(const std::string& path)

@@ -15,11 +15,5 @@ TEST(Load, NamesTheFiveFormsOfASpec) {
   }
 }
 
-TEST(Load, TellsTheOffsetOfWhatIsWrong) {
-  const DataError error("file", 42, "this", "that");
-  EXPECT_EQ(error.offset(), 42U);
-  EXPECT_STREQ(error.what(), "file, byte 42: expected this, found that");
-}
-
 }  // namespace
 }  // namespace gradwire::data

@@ -1,6 +1,6 @@
 #pragma once
 
-// Files that tests write themselves, and what load() says about them.
+// Files that tests write, and what load() says about them.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ inline Bytes prefix(const Bytes& bytes, std::size_t length) {
 
 inline Bytes bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 
-// A folder of its own for every test, gone after it.
+// Every test has a folder of its own, which is removed afterwards.
 class Files : public testing::Test {
  protected:
   Files() {
@@ -45,8 +45,8 @@ class Files : public testing::Test {
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
   }
-  // Calls check(length) with the file cut to every length shorter than it is. Cutting is a hundred
-  // times as fast as writing the file anew.
+  // Cuts the file to every shorter length in turn and calls check(length). Cutting is a hundred
+  // times as fast as writing the file again.
   template <typename Check>
   void at_every_truncation(const std::string& name, Check check) const {
     for (std::size_t length = std::filesystem::file_size(path(name)); length-- > 0;) {
@@ -59,7 +59,7 @@ class Files : public testing::Test {
   std::string folder_;
 };
 
-// The message, with which load() refuses; "accepted" if it does not.
+// The message of the error that load() throws, or "accepted" if it throws none.
 inline std::string refusal_of(const std::string& spec) {
   try {
     load(spec);

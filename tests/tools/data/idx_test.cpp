@@ -18,7 +18,7 @@ Bytes big_endian(std::uint32_t value) {
           static_cast<std::uint8_t>(value >> 8), static_cast<std::uint8_t>(value)};
 }
 
-// Every pixel of an image has the image's number.
+// Every pixel of an image holds the image's number.
 Bytes images(std::uint32_t count) {
   Bytes file = big_endian(0x803) + big_endian(count) + big_endian(28) + big_endian(28);
   for (std::uint32_t i = 0; i < count; ++i) file = file + Bytes(kPixels, static_cast<uint8_t>(i));
@@ -52,14 +52,14 @@ class Idx : public Files {
     write("t10k-labels-idx1-ubyte", labels({1, 2}));
   }
 
-  // What is said once `name` holds `bytes`, without the name of the folder.
+  // The message when the file `name` holds `bytes`, without the name of the folder.
   std::string refusal(const std::string& name, const Bytes& bytes) const {
     write(name, bytes);
     const std::string message = refusal_of("idx:" + folder());
     const std::string start = folder() + "/";
     return message.starts_with(start) ? message.substr(start.size()) : message;
   }
-  // The same with `name`.gz in place of `name`.
+  // The same for the file `name`.gz in place of `name`.
   std::string packed_refusal(const std::string& name, const Bytes& bytes) const {
     std::filesystem::remove(path(name));
     return refusal(name + ".gz", bytes);
@@ -173,7 +173,7 @@ TEST_F(Idx, RefusesEveryTruncationOfGzip) {
   });
 }
 
-// Not every bit of a gzip file matters: some pad the last byte, some tell when it was made.
+// Some bits of a gzip file do not matter, such as the time at which it was made.
 TEST_F(Idx, NeverHasOtherContentForAFlippedBitOfGzip) {
   const std::string name = "t10k-labels-idx1-ubyte";
   const Bytes good = gzip(labels({1, 2}));

@@ -50,7 +50,7 @@ TEST(MelFrames, HaveBandsFromZeroToFourKilohertz) {
   EXPECT_LT(mel_band_centre(kMelBands - 1), 4000);
 }
 
-// Low bands are as narrow as the window's resolution of some 50 Hz, so they share a tone.
+// Low bands are as narrow as the window's resolution of about 50 Hz, so neighbours share a tone.
 TEST(MelFrames, PeakWhereTheToneIs) {
   for (std::size_t band = 0; band < kMelBands; ++band) {
     const double hertz = mel_band_centre(band);

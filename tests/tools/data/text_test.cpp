@@ -21,7 +21,6 @@ TEST_F(Text, IsIndicesIntoItsSortedCharacters) {
   EXPECT_EQ(dataset.kind, Kind::characters);
   EXPECT_TRUE(dataset.sample_shape.empty());
   EXPECT_EQ(dataset.classes, 4);
-  EXPECT_EQ(dataset.class_names, (std::vector<std::string>{"a", "b", "c", "\xFF"}));
   EXPECT_EQ(dataset.train.samples, 18U);
   EXPECT_EQ(dataset.train.bytes, (Bytes{2, 0, 1, 3, 0, 1, 2, 0, 1, 2, 2, 0, 1, 2, 0, 1, 2, 0}));
   EXPECT_EQ(dataset.test.samples, 2U);
@@ -49,9 +48,8 @@ TEST_F(Text, MustBeLongEnoughForATestPart) {
 }
 
 TEST_F(Text, MustHaveTwoDifferentCharacters) {
-  EXPECT_EQ(
-      refusal("aaaaaaaaaaaa"),
-      path("text") + ", byte 0: expected at least two different characters, found one throughout");
+  EXPECT_EQ(refusal("aaaaaaaaaaaa"),
+            path("text") + ", byte 0: expected at least two different characters, found only one");
 }
 
 TEST_F(Text, NamesAMissingFile) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// WAV files, sound and otherwise.
+// WAV files, correct and damaged ones.
 
 #include <cmath>
 #include <cstdint>

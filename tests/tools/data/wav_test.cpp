@@ -13,7 +13,7 @@ class Wav : public Files {
     write("a.wav", bytes);
     return read_wav(path("a.wav"));
   }
-  // Without the name of the file.
+  // The message without the name of the file.
   std::string refusal(const Bytes& bytes) const {
     try {
       read(bytes);
@@ -92,7 +92,7 @@ TEST_F(Wav, IsRefusedAtEveryTruncation) {
     Bytes shorter = prefix(good, length);
     ASSERT_NE(refusal(shorter), "accepted") << length;
     if (length < 12) continue;
-    // With a size that fits, the other checks have to notice.
+    // Now the size in the header is right, so another check must notice.
     std::ranges::copy(little_endian(static_cast<std::uint32_t>(length - 8), 4),
                       shorter.begin() + 4);
     ASSERT_NE(refusal(shorter), "accepted") << length;
@@ -105,7 +105,8 @@ TEST_F(Wav, SurvivesEveryWrongByte) {
     for (const int value : {0, 1, 0x7F, 0x80, 0xFF}) {
       Bytes wrong = good;
       wrong[at] = static_cast<std::uint8_t>(value);
-      refusal(wrong);
+      const std::string said = refusal(wrong);
+      ASSERT_TRUE(said == "accepted" || said.starts_with("byte ")) << said;
     }
   }
 }
