@@ -42,7 +42,7 @@ Row row_of(const json& result) {
           format("%.1fx", wire["wire_ratio"].get<double>())};
 }
 
-// Names to the left, numbers to the right.
+// The first column is aligned to the left, all others to the right.
 void print_table(const json& results) {
   std::vector<Row> rows = {{"method", "test accuracy", "test loss", "s / step", "MB sent / step",
                             "compression", "wire ratio"}};
@@ -59,8 +59,8 @@ void print_table(const json& results) {
   }
 }
 
-// Worker 0's last duty.
-void give_out(const CompareOptions& options, const json& results) {
+// Called by worker 0.
+void show_and_write(const CompareOptions& options, const json& results) {
   print_table(results);
   std::string file = options.world.json_file;
   if (!options.report.empty() && file.empty()) {
@@ -86,7 +86,7 @@ void compare(const CompareOptions& options) {
       result["name"] = names[i];
       results.push_back(std::move(result));
     }
-    if (group->getRank() == 0) give_out(options, results);
+    if (group->getRank() == 0) show_and_write(options, results);
   });
 }
 
@@ -96,14 +96,14 @@ void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand(
       "compare",
-      "Trains a model with several methods, one after the other, with the same first weights,\n"
-      "samples and settings, and prints one table.\n\n"
+      "Trains a model with several methods, one after the other, and prints one table. All begin\n"
+      "with the same weights and have the same samples and settings.\n\n"
       "  gradwire compare --methods all --workers 4 --report report");
   command->add_option("--methods", options->methods, "all, or NAME[:key=value,...],NAME,...")
       ->capture_default_str();
   options->world.add_options(*command);
   command->add_option("--report", options->report,
-                      "folder for a page with pictures (needs Python with matplotlib)");
+                      "write a page with pictures into this folder (needs Python with matplotlib)");
   command->callback([options] { compare(*options); });
 }
 

@@ -15,15 +15,14 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kDescription =
-    "Runs a program once per emulated host: network namespaces joined by links of a given rate.\n\n"
+    "Runs a program once on each of several emulated hosts, joined by links of a given rate.\n\n"
     "  gradwire lab --hosts 4 --rate 1gbit -- python train.py --epochs 3\n\n"
-    "The program finds torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, ...) and those that "
-    "name\n"
-    "the interface. Host 0 writes straight to this command's output; lines of the others begin "
-    "with\n"
-    "[host1], [host2], ... Nothing is read from the input. The exit status is the largest of the\n"
-    "hosts' (128 + n after signal n), without those that were ended because another had failed.\n"
-    "Ctrl-C is passed on to every host; a second one kills them. Nothing is left afterwards.";
+    "The program finds the variables of torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...) and those\n"
+    "that name the interface. Host 0 writes to the output of this command; lines of the others\n"
+    "begin with [host1], [host2], ... The program's input is empty. The exit status is the\n"
+    "largest of the hosts (128 + n after signal n), leaving out hosts that were stopped because\n"
+    "another had failed. Ctrl-C is passed on to every host, and a second Ctrl-C kills them.\n"
+    "Everything that the command made is gone afterwards.";
 
 struct LabOptions {
   lab::Settings lab;
@@ -68,26 +67,29 @@ void run_lab(LabOptions& options) {
 void add_lab(CLI::App& app) {
   auto options = std::make_shared<LabOptions>();
   CLI::App* command = app.add_subcommand("lab", kDescription);
-  command->add_option("--hosts", options->lab.hosts, "emulated hosts")
+  command->add_option("--hosts", options->lab.hosts, "number of emulated hosts")
       ->required()
       ->check(CLI::Range(1, lab::kMostHosts));
   command
       ->add_option("--rate", options->rate,
-                   "of each host's link, each way, as tc writes it: 100mbit, 1gbit; or unlimited")
+                   "rate of each host's link in each direction: 100mbit, 1gbit, ... or unlimited")
       ->required();
   command
       ->add_option("--threads", options->lab.threads,
-                   "OMP_NUM_THREADS, and the cores each host is pinned to")
+                   "OMP_NUM_THREADS, and the number of cores that each host is pinned to")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--delay", options->delay, "from host to host, e.g. 5ms (needs sch_netem)");
-  command->add_option("--loss", options->loss, "of packets, e.g. 0.1% (needs sch_netem)");
+  command->add_option("--delay", options->delay,
+                      "delay from host to host, e.g. 5ms (needs sch_netem)");
+  command->add_option("--loss", options->loss,
+                      "share of lost packets, e.g. 0.1% (needs sch_netem)");
   command
       ->add_option("--grace", options->lab.grace_seconds,
-                   "seconds that workers get to end when one has failed, and after a signal")
+                   "seconds that hosts may go on after one has failed, and after a signal")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
-  command->add_option("--json", options->json_file, "write byte counters and exit codes here");
+  command->add_option("--json", options->json_file,
+                      "write byte counters and exit codes to this file");
   command->add_option("command", options->lab.command, "the program and its arguments, after --")
       ->required();
   command->callback([options] { run_lab(*options); });

@@ -6,7 +6,7 @@ class App;
 
 namespace gradwire {
 
-// `gradwire lab`: a program on several emulated hosts, joined by links of a given rate.
+// `gradwire lab`: runs a program on several emulated hosts, joined by links of a given rate.
 void add_lab(CLI::App& app);
 
 }  // namespace gradwire

@@ -1,4 +1,4 @@
-// The command `gradwire`. Each subcommand is a source of its own.
+// The command `gradwire`. Each subcommand has a source file of its own.
 
 #include <CLI/CLI.hpp>
 
@@ -15,7 +15,7 @@
 
 namespace {
 
-// CLI11 would only say that one is required.
+// CLI11 would only say that a subcommand is required.
 void require_known_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || *argv[1] == '-') return;
   std::string names;

@@ -9,9 +9,9 @@ namespace gradwire {
 void require_writable(const std::string& file) {
   if (file.empty()) return;
   const bool is_new = !std::filesystem::exists(file);
-  const std::ofstream stream(file, std::ios::app);  // leaves alone what is in it
+  const std::ofstream stream(file, std::ios::app);  // keeps the content of the file
   if (!stream) throw std::runtime_error("cannot write " + file);
-  if (is_new) std::filesystem::remove(file);  // nobody shall take it for results
+  if (is_new) std::filesystem::remove(file);  // an empty file could be taken for results
 }
 
 void write_file(const std::string& file, const std::string& content) {

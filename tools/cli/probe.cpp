@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "auto/probe.h"
 #include "cli/local_workers.h"
 #include "cli/output_file.h"
-#include "auto/probe.h"
 #include "gradwire/process_group.h"
 #include "planner/quantity.h"
 
@@ -16,13 +16,12 @@ namespace gradwire {
 namespace {
 
 constexpr const char* kDescription =
-    "Latency and bandwidth between the workers, from all-reduces, all-gathers and all-to-alls of\n"
-    "several sizes.\n\n"
-    "  gradwire probe --workers 4                                  among processes on this "
-    "machine\n"
-    "  gradwire lab --hosts 2 --rate 1gbit -- gradwire probe       among emulated hosts\n"
-    "  torchrun --no-python --nnodes 4 ... gradwire probe          among real ones\n\n"
-    "Where a launcher has set RANK it joins that world. Worker 0 prints the result.";
+    "Measures latency and bandwidth between the workers with all-reduces, all-gathers and\n"
+    "all-to-alls of several sizes.\n\n"
+    "  gradwire probe --workers 4                              processes on this machine\n"
+    "  gradwire lab --hosts 2 --rate 1gbit -- gradwire probe   emulated hosts\n"
+    "  torchrun --no-python --nnodes 4 ... gradwire probe      real hosts\n\n"
+    "If a launcher has set RANK, this command joins that world. Worker 0 prints the result.";
 
 struct ProbeArguments {
   int workers = 2;
@@ -51,13 +50,13 @@ std::string as_json(const planner::MeasuredLink& measured, double seconds) {
 }
 
 void join_and_probe(const ProbeArguments& settings) {
-  // A worker that never comes must not keep the others for half an hour.
+  // The default timeout is half an hour, too long to wait for a worker that never comes.
   const auto group = init_process_group({.timeout = std::chrono::minutes(2)});
   const auto begin = std::chrono::steady_clock::now();
   const planner::MeasuredLink measured =
       probe(*group, {.seconds_per_collective = settings.seconds / planner::kCollectives});
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  // The store is worker 0's: nobody may still need it when that ends.
+  // The store may be in worker 0, so no worker may need it when that one ends.
   group->barrier()->wait();
   if (group->getRank() != 0) return;
   print(measured, taken.count());
@@ -78,14 +77,14 @@ void add_probe(CLI::App& app) {
   CLI::App* command = app.add_subcommand("probe", kDescription);
   command
       ->add_option("--workers", settings->workers,
-                   "local processes to start, where no launcher has set RANK")
+                   "number of local processes, if no launcher has set RANK")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
-  command->add_option("--seconds", settings->seconds, "how long to measure, about")
+  command->add_option("--seconds", settings->seconds, "about how long to measure")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--json", settings->json_file,
-                      "write the figures to this file, for `gradwire plan --link`");
+                      "write the result to this file, for `gradwire plan --link`");
   command->callback([settings] { run_probe(*settings); });
 }
 

@@ -6,7 +6,7 @@ class App;
 
 namespace gradwire {
 
-// `gradwire probe`: latency and bandwidth between the workers, from real collectives.
+// `gradwire probe`: measures latency and bandwidth between the workers with real collectives.
 void add_probe(CLI::App& app);
 
 }  // namespace gradwire

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In a wheel the package's folder is above that of the command; in a build tree it is beside it.
+// In a wheel the command is in a folder of the package. In a build tree it is beside the package.
 fs::path find_script() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   for (const char* place : {"../report.py", "../python/gradwire/report.py"}) {
@@ -35,8 +35,9 @@ std::string write_report(const std::string& results_file, const std::string& fol
   }
   int status = 0;
   if (process < 0 || ::waitpid(process, &status, 0) != process || status != 0) {
-    throw std::runtime_error(std::string("--report: ") + python +
-                             " failed; it needs matplotlib (GRADWIRE_PYTHON names another one)");
+    throw std::runtime_error(
+        std::string("--report: ") + python +
+        " failed; it needs matplotlib (set GRADWIRE_PYTHON to use another Python)");
   }
   return folder + "/index.html";
 }

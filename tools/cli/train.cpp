@@ -34,8 +34,8 @@ void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand(
       "train",
-      "Trains a model on local workers, or as a worker of the world that torchrun, mpirun or srun\n"
-      "has made, with compressed gradients.\n\n"
+      "Trains a model with compressed gradients. Starts local workers, or joins the world that\n"
+      "torchrun, mpirun or srun has made.\n\n"
       "  gradwire train --data fashion-mnist --model cnn --method acpsgd:rank=4 --workers 4");
   command->add_option("--method", options->method, "NAME[:key=value,...]")->capture_default_str();
   options->world.add_options(*command);

@@ -6,8 +6,8 @@ class App;
 
 namespace gradwire {
 
-// `gradwire train`: trains a model with one method. `gradwire compare`: with several, one after the
-// other under equal conditions. What they do is in tools/trainer.
+// `gradwire train` trains a model with one method. `gradwire compare` does so with several methods,
+// one after the other under equal conditions. The training itself is in tools/trainer.
 void add_train(CLI::App& app);
 void add_compare(CLI::App& app);
 

@@ -1,14 +1,12 @@
 #include "cli/training_world.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <mutex>
 
 #include "cli/link_argument.h"
 #include "cli/local_workers.h"
 #include "cli/output_file.h"
 #include "gradwire/process_group.h"
-#include "lab/host.h"
 #include "lab/lab.h"
 #include "trainer/learners.h"
 #include "trainer/stop.h"
@@ -19,7 +17,7 @@ namespace {
 
 constexpr int kInterruptedStatus = 130;
 
-// Without `--link RATE` or `--link=RATE`.
+// Removes `--link RATE` or `--link=RATE`.
 std::vector<std::string> without_link(std::vector<std::string> arguments) {
   for (size_t i = 0; i < arguments.size();) {
     const auto at = arguments.begin() + static_cast<int64_t>(i);
@@ -47,36 +45,39 @@ void TrainingWorld::add_options(CLI::App& command) {
   for (const std::string& name : trainer::model_names())
     models += (models.empty() ? "" : ", ") + name;
   command.add_option("--model", settings.model, models);
-  add_count("--workers", workers, "local worker processes (a launcher's world comes first)");
+  add_count("--workers", workers,
+            "number of local worker processes; ignored in a launcher's world");
   command
       .add_option("--learners", learners,
-                  "so many learners as threads of one process, instead of workers")
+                  "number of learners, which are threads of one process, instead of workers")
       ->check(CLI::Range(0, 1024));
-  add_count("--epochs", settings.epochs, "passes through the training samples");
+  add_count("--epochs", settings.epochs, "number of passes through the training samples");
   add_count("--batch", settings.batch, "samples per worker and step");
   command.add_option("--optimizer", settings.optimizer, "sgd or adam")
       ->check(CLI::IsMember({"sgd", "adam"}));
   command.add_option("--lr", settings.lr, "learning rate")->check(CLI::Range(0.0, 1000.0));
-  command.add_option("--momentum", settings.momentum, "of SGD")->check(CLI::Range(0.0, 1.0));
+  command.add_option("--momentum", settings.momentum, "momentum of SGD")
+      ->check(CLI::Range(0.0, 1.0));
   command
       .add_option("--warmup", settings.warmup_epochs,
-                  "epochs in which the learning rate rises linearly")
+                  "number of epochs in which the learning rate rises linearly")
       ->check(CLI::Range(0.0, 1000.0));
   command
       .add_option("--decay-at", settings.decay_at,
                   "epochs after which the learning rate is multiplied by --decay, e.g. 30,60")
       ->delimiter(',');
-  command.add_option("--decay", settings.decay, "see --decay-at")->check(CLI::Range(0.0, 1.0));
-  command.add_option("--seed", settings.seed, "of the first weights and of the shuffling");
-  add_count("--train-limit", settings.train_limit, "use at most so many training samples");
-  add_count("--test-limit", settings.test_limit, "use at most so many test samples");
-  add_count("--threads", threads, "of computation, per worker");
+  command.add_option("--decay", settings.decay, "factor of the learning rate, see --decay-at")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--seed", settings.seed, "seed of the first weights and of the shuffling");
+  add_count("--train-limit", settings.train_limit, "use at most this many training samples");
+  add_count("--test-limit", settings.test_limit, "use at most this many test samples");
+  add_count("--threads", threads, "number of threads that a worker computes with");
   command.add_option("--checkpoint", settings.checkpoint,
-                     "folder to save to after every epoch and on Ctrl-C");
-  command.add_flag("--resume", settings.resume, "go on from the last checkpoint there");
+                     "save to this folder after every epoch and on Ctrl-C");
+  command.add_flag("--resume", settings.resume, "go on from the last checkpoint in that folder");
   command.add_option("--link", link,
                      "emulate links of this rate between the workers (see `gradwire lab`)");
-  command.add_option("--json", json_file, "write the results here");
+  command.add_option("--json", json_file, "write the results to this file");
 }
 
 void TrainingWorld::run_in_lab() const {
@@ -95,10 +96,11 @@ void TrainingWorld::run(const Body& body) const {
     throw std::invalid_argument("--resume needs --checkpoint DIR");
   }
   if (!link.empty() && as_threads) {
-    throw std::invalid_argument("--link is for worker processes; learners are threads of one");
+    throw std::invalid_argument(
+        "--link needs worker processes; learners are threads of one process");
   }
   if (!as_threads && !was_launched()) {
-    // Mistakes in these are said once, by this process.
+    // Mistakes in these are reported once, by this process, and not by every worker.
     require_writable(json_file);
     data::load(settings.data);
     if (!link.empty()) return run_in_lab();
@@ -107,7 +109,7 @@ void TrainingWorld::run(const Body& body) const {
     return;
   }
   const data::Dataset dataset = data::load(settings.data);
-  // The random numbers belong to the process.
+  // Learners share the generator of the process, so they take turns.
   std::mutex mutex;
   const auto make_model = [&] {
     const std::lock_guard lock(mutex);
@@ -120,7 +122,7 @@ void TrainingWorld::run(const Body& body) const {
     if (as_threads) {
       require_writable(json_file);
       trainer::run_learners(learners, [&](int /*learner*/, const auto& group) {
-        at::set_num_threads(threads);  // OpenMP's number belongs to the thread that sets it
+        at::set_num_threads(threads);  // OpenMP keeps this number per thread
         body(group, dataset, make_model);
       });
     } else {

@@ -25,12 +25,12 @@ std::vector<std::string> token_bucket(int64_t bits_per_second) {
 }
 
 std::vector<std::string> netem(const Link& link) {
-  // Packets on their way wait in netem's queue: it must hold all that fit into the delay.
+  // Delayed packets wait in netem's queue, so it must hold all that are sent during the delay.
   const double bits_per_second =
       static_cast<double>(link.bits_per_second.value_or(100'000'000'000));
-  const double on_the_way = bits_per_second / 8 * link.delay_seconds.value_or(0) / kFrameBytes;
+  const double delayed = bits_per_second / 8 * link.delay_seconds.value_or(0) / kFrameBytes;
   std::vector<std::string> options = {"netem", "limit",
-                                      std::to_string(10'000 + std::llround(on_the_way))};
+                                      std::to_string(10'000 + std::llround(delayed))};
   if (link.delay_seconds) {
     options.insert(options.end(), {"delay", microseconds(*link.delay_seconds)});
   }
@@ -42,19 +42,19 @@ std::vector<std::string> netem(const Link& link) {
 
 Bucket bucket_for(int64_t bits_per_second) {
   const int64_t bytes_per_second = bits_per_second / 8;
-  // The bucket loses tokens whenever it is full and its timer comes late; a millisecond bridges
-  // what busy cores make of it. More would give short messages to the workers for free.
+  // A full bucket loses tokens when its timer comes late, as it does on busy cores. A millisecond's
+  // worth makes up for that. With more, short messages would pass without any delay.
   const int64_t burst = std::max(bytes_per_second / 1000, 2 * kFrameBytes + 172);
   return {.burst_bytes = burst,
-          // As switches have them: some hundred KB, and 50 ms for fast links.
+          // Like the queue of a switch: some hundred KB, or 50 ms of a fast link.
           .queue_bytes = std::max<int64_t>(256'000, bytes_per_second / 20),
-          // TCP hands over many frames as one packet. It must fit into the bucket several times, or
-          // the bucket spends its time full and waiting for the next.
+          // TCP hands over many frames as one packet. If such a packet did not fit into the bucket
+          // several times, the bucket would often be full while it waits for the next.
           .super_packet_bytes = std::clamp<int64_t>(burst / 4, 2048, kLargestSuperPacket)};
 }
 
 std::vector<std::string> offload_options(const Link& link) {
-  // A loss is the loss of a frame, not of what TCP happened to hand over at once.
+  // A loss must hit one frame, not all the frames that TCP hands over at once.
   if (link.loss) return {"gso_max_segs", "1"};
   if (!link.bits_per_second) return {};
   return {"gso_max_size", std::to_string(bucket_for(*link.bits_per_second).super_packet_bytes)};

@@ -16,7 +16,7 @@
 namespace gradwire::lab {
 namespace {
 
-// `ip` and `tc` lose every capability at exec, since the user is not root, but the ambient ones.
+// The user is not root, so `ip` and `tc` keep only ambient capabilities when they are started.
 void let_programs_manage_networks() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, 2> capabilities{};
@@ -36,12 +36,12 @@ std::string mapped_to_itself(unsigned id) {
   return std::to_string(id) + ' ' + std::to_string(id) + " 1";
 }
 
-// IPv6 would give each interface an address and talk about it on the links that are to be measured.
+// IPv6 would give each interface an address and send packets about it over the links.
 void silence_new_interfaces() {
   std::ofstream("/proc/sys/net/ipv6/conf/default/disable_ipv6") << 1;
 }
 
-// A file that exists in this mount namespace only: on a file system without a name.
+// Puts another file in place of this one, in this mount namespace only.
 void replace_file(const char* path, const std::string& text) {
   const Descriptor system(fsopen("tmpfs", FSOPEN_CLOEXEC));
   if (fsconfig(system.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) return;
@@ -52,7 +52,8 @@ void replace_file(const char* path, const std::string& text) {
   move_mount(tree.get(), "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
-// /sys shows the network of whoever mounted it; control groups are mounted below it and stay.
+// /sys shows the network of the process that mounted it, so it must be mounted again. The control
+// groups, which are mounted below it, stay.
 void replace_sys() {
   constexpr const char* kGroups = "/sys/fs/cgroup";
   const Descriptor groups(
@@ -114,7 +115,8 @@ void settle_in(const std::string& hostname, const std::string& hosts_file) {
   if (unshare(CLONE_NEWNS | CLONE_NEWUTS) != 0) throw_errno("no mount namespace");
   if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) throw_errno("mount /");
   if (sethostname(hostname.data(), hostname.size()) != 0) throw_errno("sethostname");
-  // Containers may forbid these mounts; programs then see the machine's, and mostly do not care.
+  // Containers may forbid these mounts. Programs then see the machine's files, which seldom
+  // matters.
   replace_file("/etc/hosts", hosts_file);
   replace_sys();
   mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);

@@ -6,24 +6,25 @@
 
 namespace gradwire::lab {
 
-// Namespaces here have no names: each lives as long as a process or a descriptor refers to it, so
-// the kernel removes them with everything in them however the processes end.
+// The lab's namespaces have no names. Each lives as long as a process or a descriptor refers to it,
+// so the kernel removes it, with everything in it, however the processes end.
 
-// Moves this process into a network namespace of its own; where it may not, also into a user
-// namespace in which it may (with the same user and group). Throws where the system allows neither.
+// Moves this process into a network namespace of its own. If the user may not make one, the process
+// also moves into a user namespace, with the same user and group. Throws if the system allows
+// neither.
 void leave_machine_network();
 
-// Makes every child of this process from now on live in a new process namespace, whose first child
-// is its init: when that one ends, the kernel kills all others.
+// From now on, children of this process live in a new process namespace. The first child is its
+// init: when that one ends, the kernel kills all others.
 void begin_process_namespace();
 
 class NetworkNamespace {
  public:
   static NetworkNamespace current();
-  static NetworkNamespace create();  // the caller stays where it is
+  static NetworkNamespace create();  // does not enter it
 
   void enter() const;
-  // A second handle, which programs inherit while it lives: /proc/self/fd/N is what they call it.
+  // A second handle that programs inherit. They can name it /proc/self/fd/N.
   Descriptor inheritable_handle() const;
 
  private:
@@ -31,7 +32,7 @@ class NetworkNamespace {
   Descriptor handle_;
 };
 
-// This thread is in the namespace while the object lives.
+// This thread is in the namespace as long as the object lives.
 class Visit {
  public:
   explicit Visit(const NetworkNamespace& there) : home_(NetworkNamespace::current()) {
@@ -45,8 +46,8 @@ class Visit {
   NetworkNamespace home_;
 };
 
-// For a worker, before it runs its program: a hostname, /etc/hosts, /proc and /sys that belong to
-// the host it is on, and no privilege over the network.
+// A worker calls this before it runs its program. Afterwards its hostname, /etc/hosts, /proc and
+// /sys are those of its host, and it has no privileges over the network.
 void settle_in(const std::string& hostname, const std::string& hosts_file);
 
 }  // namespace gradwire::lab

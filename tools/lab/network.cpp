@@ -75,11 +75,11 @@ Counters Network::counters(int host) const {
     Counters counters;
     int64_t other = 0;
     fields >> counters.received_bytes >> counters.received_packets;
-    for (int i = 0; i < 6; ++i) fields >> other;  // errors and the like
+    for (int i = 0; i < 6; ++i) fields >> other;  // errors and similar counts
     fields >> counters.sent_bytes >> counters.sent_packets;
     return counters;
   }
-  throw std::runtime_error("host " + std::to_string(host) + " has lost its interface");
+  throw std::runtime_error("host " + std::to_string(host) + " has no interface any more");
 }
 
 }  // namespace gradwire::lab

@@ -8,8 +8,8 @@
 
 namespace gradwire::lab {
 
-// What a host's interface has sent and received. Packets are as the kernel hands them on: many
-// frames of a TCP stream may be one.
+// What a host's interface has sent and received. One packet may hold many frames of a TCP stream:
+// the kernel counts before it splits them.
 struct Counters {
   int64_t sent_bytes = 0;
   int64_t sent_packets = 0;
@@ -17,8 +17,8 @@ struct Counters {
   int64_t received_packets = 0;
 };
 
-// Hosts, a network namespace each, joined by links to a bridge. The caller must have left the
-// machine's network: the bridge is made in the namespace it is in.
+// Hosts, each a network namespace, joined by links to a bridge. The bridge is made in the namespace
+// of the caller, who must have left the machine's network before.
 class Network {
  public:
   Network(int hosts, const Link& link);

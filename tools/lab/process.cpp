@@ -52,7 +52,7 @@ std::optional<std::string> find_program(const std::string& name) {
     return access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
   }
   const char* path = std::getenv("PATH");
-  // Where `ip` and `tc` are, although a user's PATH often leaves it out.
+  // `ip` and `tc` are in /usr/sbin, which a user's PATH often lacks.
   std::stringstream folders(std::string(path == nullptr ? "/usr/bin:/bin" : path) +
                             ":/usr/sbin:/sbin");
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -75,7 +75,7 @@ void execute(const std::vector<std::string>& command) {
 void run_iproute(const std::string& program, const std::vector<std::string>& arguments) {
   const auto path = find_program(program);
   if (!path) {
-    throw std::runtime_error("the program `" + program + "` is missing: install iproute2");
+    throw std::runtime_error("the program `" + program + "` is missing; install iproute2");
   }
   Pipe errors = make_pipe();
   const pid_t child = fork();

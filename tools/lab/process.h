@@ -7,7 +7,7 @@
 
 namespace gradwire::lab {
 
-// A descriptor that is closed with its owner, and not handed to programs.
+// A file descriptor that is closed when this object is destroyed.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -29,16 +29,16 @@ struct Pipe {
 };
 Pipe make_pipe();
 
-// std::system_error of errno.
+// Throws a std::system_error for errno.
 [[noreturn]] void throw_errno(const std::string& what);
 
-// Where a shell would find the program.
+// The path at which a shell would find the program.
 std::optional<std::string> find_program(const std::string& name);
 
-// Replaces this process; returns when that is impossible.
+// Replaces this process by the program. Returns only if that fails.
 void execute(const std::vector<std::string>& command);
 
-// Runs `ip` or `tc` and waits for its end. Throws with what it wrote to stderr when it fails.
+// Runs `ip` or `tc` and waits for it. If it fails, throws what it wrote to stderr.
 void run_iproute(const std::string& program, const std::vector<std::string>& arguments);
 
 }  // namespace gradwire::lab

@@ -5,11 +5,11 @@
 namespace gradwire::trainer {
 namespace {
 
-constexpr int64_t kStretch = 50;  // characters of a sample
-// Prepared in one go, so that small batches do not cost a thread each.
+constexpr int64_t kStretch = 50;  // characters per sample
+// Small batches are prepared together, because each preparation starts a thread.
 constexpr int64_t kSamplesAtOnce = 256;
 
-// No copy: the data set outlives it.
+// Does not copy: the data set must outlive the tensor.
 template <typename Element>
 torch::Tensor view_of(const std::vector<Element>& elements, std::vector<int64_t> shape,
                       torch::ScalarType type) {
@@ -39,10 +39,10 @@ Samples::Samples(const data::Dataset& dataset, const data::Part& part, int64_t l
     case data::Kind::characters:
       if (samples <= kStretch) {
         throw std::invalid_argument("a text of " + std::to_string(samples) +
-                                    " characters is too short: each part of it needs more than " +
+                                    " characters is too short: each part needs more than " +
                                     std::to_string(kStretch));
       }
-      // Each with the character after it, which is the last target.
+      // Each stretch has one character more, which is its last target.
       inputs_ = view_of(part.bytes, {samples}, torch::kUInt8).unfold(0, kStretch + 1, kStretch);
       break;
   }

@@ -15,11 +15,11 @@ struct Batch {
   torch::Tensor target;  // flat: one class per prediction
 };
 
-// A part of a data set as tensors. A sample is an image, a frame of speech with its neighbours, or
+// A part of a data set, as tensors. A sample is an image, a frame of speech with its neighbours, or
 // a stretch of text.
 class Samples {
  public:
-  // At most `limit` of them; 0: all. The data set must outlive this.
+  // Takes the first `limit` samples, or all if it is 0. The data set must outlive this object.
   Samples(const data::Dataset& dataset, const data::Part& part, int64_t limit);
 
   int64_t count() const { return inputs_.size(0); }
@@ -32,8 +32,8 @@ class Samples {
   torch::Tensor mean_, deviation_;
 };
 
-// One epoch as one worker sees it. All workers shuffle alike, and each takes its own part of every
-// global batch. The next batches are made on another thread while these are used.
+// The batches of one worker in one epoch. All workers shuffle in the same way, and each takes its
+// own part of every global batch. Another thread makes the next batches while these are in use.
 class EpochBatches {
  public:
   EpochBatches(const Samples& samples, int64_t batch, int worker, int workers, uint64_t seed,
@@ -45,8 +45,7 @@ class EpochBatches {
   static int64_t steps(const Samples& samples, int64_t batch, int workers) {
     return samples.count() / (batch * workers);
   }
-  // As often as there are steps left.
-  Batch next();
+  Batch next();  // may be called once for each step that is left
 
  private:
   void prepare();
@@ -59,9 +58,9 @@ class EpochBatches {
   int worker_;
   int workers_;
   torch::Tensor order_;
-  int64_t next_step_;  // the first that is not prepared
+  int64_t next_step_;  // the first step whose batch is not prepared
   std::deque<Batch> ready_;
-  std::future<Batch> prepared_;  // the samples of several steps
+  std::future<Batch> prepared_;  // holds the samples of several steps
 };
 
 }  // namespace gradwire::trainer

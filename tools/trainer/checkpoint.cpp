@@ -37,7 +37,7 @@ torch::OrderedDict<std::string, torch::Tensor> tensors_of(const Model& model) {
   return tensors;
 }
 
-// Written beside it, forced to the disk, then renamed.
+// Writes another file, forces it to the disk, then renames it.
 void write_whole(const fs::path& file, const std::vector<char>& content) {
   fs::path beside = file;
   beside += ".new";
@@ -50,14 +50,14 @@ void write_whole(const fs::path& file, const std::vector<char>& content) {
   }
   written = written && ::fsync(descriptor) == 0;
   if (descriptor >= 0) ::close(descriptor);
-  if (!written) throw std::runtime_error(beside.string() + ": cannot be written");
+  if (!written) throw std::runtime_error(beside.string() + " cannot be written");
   fs::rename(beside, file);
 }
 
 std::vector<char> read_whole(const fs::path& file) {
   std::ifstream input(file, std::ios::binary);
   std::vector<char> content{std::istreambuf_iterator<char>(input), {}};
-  if (!input) throw std::runtime_error(file.string() + ": cannot be read");
+  if (!input) throw std::runtime_error(file.string() + " cannot be read");
   return content;
 }
 
@@ -133,7 +133,7 @@ std::optional<int64_t> CheckpointFolder::last_common_step(c10d::ProcessGroup& gr
   if (!std::ranges::binary_search(own, common)) {
     throw std::runtime_error("--resume: worker " + std::to_string(worker_) +
                              " has no checkpoint of step " + std::to_string(common) +
-                             ", the last that another has saved");
+                             ", the last step that another worker has saved");
   }
   return common;
 }
@@ -160,7 +160,7 @@ Checkpoint CheckpointFolder::load(int64_t step, Model& model,
     return checkpoint;
   } catch (const std::exception& error) {
     throw std::runtime_error(path.string() +
-                             ": is not a checkpoint of this training: " + error.what());
+                             " is not a checkpoint of this training: " + error.what());
   }
 }
 

@@ -13,28 +13,28 @@
 
 namespace gradwire::trainer {
 
-// Where a training is, and what it has measured so far.
+// The state of a training, besides the model and the optimizer.
 struct Checkpoint {
-  int64_t step = 0;         // steps done
-  nlohmann::json progress;  // the trainer's own
+  int64_t step = 0;         // number of steps done
+  nlohmann::json progress;  // what the trainer has measured so far
   State gradwire;
 };
 
-// One file per worker and saved step in one folder; the last two of each worker are kept, because a
+// A folder with one file per worker and saved step. The last two files of each worker are kept: a
 // worker may die before another has saved the same step.
 class CheckpointFolder {
  public:
-  // `settings`: what a training must have in common with the one that it goes on with.
+  // A training can only be resumed with the same `settings`.
   CheckpointFolder(std::filesystem::path folder, int worker, nlohmann::json settings);
 
-  // Of no worker. Throws std::invalid_argument.
+  // Throws std::invalid_argument if any worker has saved a checkpoint here.
   void require_empty() const;
 
-  // Leaves the file whole or not there, whatever happens.
+  // Whatever happens, the file is complete or does not exist.
   void save(const Checkpoint& checkpoint, const Model& model,
             const torch::optim::Optimizer& optimizer) const;
-  // The last step that all workers have, or nothing. Collective. Throws std::invalid_argument where
-  // the settings were others.
+  // The last step that all workers have saved, if any. All workers must call it. Throws
+  // std::invalid_argument if the settings differ.
   std::optional<int64_t> last_common_step(c10d::ProcessGroup& group) const;
   Checkpoint load(int64_t step, Model& model, torch::optim::Optimizer& optimizer) const;
 

@@ -6,8 +6,8 @@
 
 namespace gradwire::trainer {
 
-// Runs the function once for each of several learners, as threads of this process. The first error
-// is thrown when all have ended.
+// Runs the function once per learner, each in a thread of this process. Throws the first error
+// after all have ended.
 void run_learners(
     int learners,
     const std::function<void(int, const c10::intrusive_ptr<c10d::ProcessGroup>&)>& function);

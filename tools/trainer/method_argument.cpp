@@ -25,7 +25,7 @@ std::string parse<std::string>(const std::string& text) {
   return text;
 }
 
-// Python's True and False are welcome too.
+// Python writes True and False.
 template <>
 bool parse<bool>(const std::string& text) {
   std::string lower = text;

@@ -7,11 +7,11 @@
 
 namespace gradwire::trainer {
 
-// NAME[:key=value,...], with the types that the registry gives to the method's options. Throws
-// std::invalid_argument, naming what is wrong and what would be right.
+// Reads NAME[:key=value,...]. The registry knows the types of a method's options. Throws
+// std::invalid_argument that names the mistake and the valid names.
 Request parse_method(const std::string& text);
 
-// The items of a list of such, "a,b:key=value,key=value,c", or with "all" every method there is.
+// Splits a list of these, such as "a,b:key=value,key=value,c". "all" stands for every method.
 std::vector<std::string> split_methods(const std::string& text);
 
 }  // namespace gradwire::trainer

@@ -15,7 +15,7 @@ int64_t features_of(const data::Dataset& dataset) {
                          std::multiplies<>());
 }
 
-// Layers of these widths, one after the other, with ReLU in between.
+// Linear layers of these widths with ReLU in between.
 struct Dense : Model {
   explicit Dense(const std::vector<int64_t>& widths) {
     for (size_t i = 0; i + 1 < widths.size(); ++i) {
@@ -31,8 +31,8 @@ struct Dense : Model {
   std::vector<nn::Linear> layers;
 };
 
-// For 28 x 28 and 32 x 32 pixels: two or three convolutions, each with pooling, and two dense
-// layers.
+// Two or three convolutions, each with pooling, and two dense layers. Images have 28 x 28 or 32 x
+// 32 pixels.
 struct Convolutional : Model {
   explicit Convolutional(const data::Dataset& dataset) {
     int64_t channels = dataset.sample_shape[0];
@@ -128,7 +128,7 @@ std::shared_ptr<Model> make_model(const std::string& name, const data::Dataset& 
   const Recipe& recipe = found->second;
   if (std::find(recipe.kinds.begin(), recipe.kinds.end(), dataset.kind) == recipe.kinds.end()) {
     throw std::invalid_argument("--model: " + name + " is for " + recipe.needs +
-                                ", and --data gives something else");
+                                ", but --data has something else");
   }
   return recipe.make(dataset);
 }

@@ -10,16 +10,16 @@
 
 namespace gradwire::trainer {
 
-// Gives one row of scores for every prediction: a sample's class, or at every place of a sequence
-// the character that follows.
+// Returns one row of scores for every prediction. It predicts the class of a sample, or the next
+// character at every place of a sequence.
 struct Model : torch::nn::Module {
   virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 };
 
 std::vector<std::string> model_names();
 
-// With torch's random numbers. Throws std::invalid_argument if there is no such model, or it is not
-// for data of this kind.
+// The weights come from torch's random numbers. Throws std::invalid_argument if there is no such
+// model, or if it is not for data of this kind.
 std::shared_ptr<Model> make_model(const std::string& name, const data::Dataset& dataset);
 
 // resnet18.cpp

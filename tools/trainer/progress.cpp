@@ -70,7 +70,7 @@ void Progress::epoch(int64_t epoch, double train_loss, double test_loss, double 
       "%.1fx\n",
       title_.c_str(), static_cast<long>(epoch), static_cast<long>(epochs_), train_loss, test_loss,
       100 * test_accuracy, seconds, compression);
-  std::fflush(stdout);  // whoever watches through a pipe wants to see it now
+  std::fflush(stdout);  // output to a pipe would be kept back
 }
 
 void Progress::say(const std::string& line) {

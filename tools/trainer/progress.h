@@ -6,15 +6,14 @@
 
 namespace gradwire::trainer {
 
-// What worker 0 shows while it trains: on a terminal a line that moves, and one line per epoch; to
-// a file or a pipe the lines only.
+// Shows the progress of worker 0: one line per epoch and, on a terminal, a line that changes with
+// the steps.
 class Progress {
  public:
-  // A silent one (of every other worker) shows nothing.
+  // All other workers are silent.
   Progress(std::string title, int64_t epochs, bool silent);
 
-  // Whether step() would show anything new.
-  bool due() const;
+  bool due() const;  // whether it is time to call step() again
   void step(int64_t epoch, int64_t step, int64_t steps, double loss, int64_t sent_bytes);
   void epoch(int64_t epoch, double train_loss, double test_loss, double test_accuracy,
              double seconds, double compression);
@@ -28,11 +27,11 @@ class Progress {
   int64_t epochs_;
   bool silent_;
   bool terminal_;
-  bool shown_ = false;  // a moving line is on the screen
+  bool shown_ = false;  // whether the changing line is on the screen
   Clock::time_point last_;
   Clock::time_point begin_;
-  int64_t first_ = -1;         // steps that were done when this began
-  int64_t sent_at_begin_ = 0;  // bytes
+  int64_t first_ = -1;         // number of steps done at the first call of step()
+  int64_t sent_at_begin_ = 0;  // bytes sent until then
 };
 
 }  // namespace gradwire::trainer

@@ -1,5 +1,5 @@
-// ResNet-18 for small images: as published, but the first convolution is 3 x 3 and nothing is
-// pooled before the first block.
+// ResNet-18 for small images. Unlike the published one, its first convolution is 3 x 3 and it has
+// no pooling before the first block.
 
 #include "trainer/models.h"
 

@@ -22,7 +22,7 @@ json ratios_by_kind(const std::array<KindCounts, 3>& counts,
   return ratios;
 }
 
-// The counts among the figures, all that can be added up.
+// All figures that can be added up.
 json counts_of(const Stats& stats) {
   json by_kind = json::array();
   for (const KindCounts& kind : stats.by_kind) {
@@ -156,7 +156,7 @@ EpochFigures Results::end_epoch(int64_t epoch, double train_loss, const Evaluati
   return {.train_loss = train_loss, .seconds = seconds, .code_ratio = stats.code_ratio()};
 }
 
-// The figures of an epoch that was interrupted start anew in a resumed run, but for its loss.
+// If an epoch was interrupted, its loss is kept; its other figures begin again in the resumed run.
 json Results::saved(const Stats& stats) const {
   return {{"counts", counts_of(in_all(stats))}, {"epochs", epochs_},     {"early", early_},
           {"step_seconds", step_seconds_},      {"loss_sum", loss_sum_}, {"steps", steps_}};

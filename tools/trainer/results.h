@@ -22,13 +22,14 @@ struct StepFigures {
 
 struct EpochFigures {
   double train_loss = 0;
-  double seconds = 0;  // of its steps
+  double seconds = 0;  // of all its steps
   double code_ratio = 0;
 };
 
 nlohmann::json to_json(const Stats& stats);
 
-// What a training has measured: collected step by step, kept over a resume, and given out as JSON.
+// Collects the figures of a training step by step and returns them as JSON. A resumed training goes
+// on with the saved ones.
 class Results {
  public:
   Results(const Request& method, const Settings& settings, int workers);
@@ -39,7 +40,7 @@ class Results {
                          const Stats& counted);
 
   double last_loss() const { return last_loss_; }
-  double epoch_loss() const;  // mean of the steps of this epoch so far
+  double epoch_loss() const;  // the mean over the steps of this epoch so far
 
   nlohmann::json saved(const Stats& stats) const;
   void restore(const nlohmann::json& saved);
@@ -47,20 +48,20 @@ class Results {
 
  private:
   void note_seconds(const StepFigures& step);
-  // With what was counted before the training was resumed.
+  // Adds the counts from before the training was resumed.
   Stats in_all(Stats stats) const;
 
   nlohmann::json head_;  // method, options, workers
   nlohmann::json epochs_ = nlohmann::json::array();
   nlohmann::json early_;
   std::vector<double> step_seconds_;
-  // Of this epoch so far.
+  // These are of the current epoch.
   double loss_sum_ = 0;
   int64_t steps_ = 0;
   StepFigures part_seconds_;
   double last_loss_ = 0;
-  Stats before_;   // at the end of the last epoch
-  Stats earlier_;  // before a resume: the counts of the method start anew then
+  Stats before_;   // counts at the end of the last epoch
+  Stats earlier_;  // counts from before a resume, after which the method counts from 0
 };
 
 }  // namespace gradwire::trainer

@@ -6,7 +6,7 @@
 
 namespace gradwire::trainer {
 
-// Everything that decides what a training computes, but for the method.
+// Everything that decides what a training computes, except the method.
 struct Settings {
   std::string data = "fashion-mnist";
   std::string model = "cnn";
@@ -15,13 +15,13 @@ struct Settings {
   std::string optimizer = "sgd";
   double lr = 0.03;
   double momentum = 0.9;          // of SGD
-  double warmup_epochs = 0;       // in which the learning rate rises linearly to lr
-  std::vector<int64_t> decay_at;  // epochs after which it is multiplied by decay
+  double warmup_epochs = 0;       // in these the learning rate rises linearly to lr
+  std::vector<int64_t> decay_at;  // after these epochs the learning rate is multiplied by decay
   double decay = 0.1;
   uint64_t seed = 1;
-  int64_t train_limit = 0;  // samples; 0: all
+  int64_t train_limit = 0;  // number of samples; 0 for all
   int64_t test_limit = 0;
-  std::string checkpoint;  // folder; none if empty
+  std::string checkpoint;  // a folder; empty for none
   bool resume = false;
 };
 

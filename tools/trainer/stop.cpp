@@ -23,8 +23,8 @@ void catch_signals() {
   std::signal(SIGTERM, note);
 }
 
-// Numbered, as workers make them in the same order: what was announced in a training that ended
-// before is not meant for the next.
+// Each training of a process has another key: a stop that was announced in one is not meant for the
+// next. All workers count alike, as they make these objects in the same order.
 StopAgreement::StopAgreement(c10d::ProcessGroup& group)
     : group_(group),
       key_("gradwire/stop/" + std::to_string(group.getStore()->add(

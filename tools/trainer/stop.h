@@ -7,14 +7,14 @@
 
 namespace gradwire::trainer {
 
-// From now on the first SIGINT or SIGTERM asks for a stop; a second one ends the process at once.
+// From now on a first SIGINT or SIGTERM asks for a stop, and a second one ends the process at once.
 void catch_signals();
 
 // Makes all workers stop before the same step.
 //
-// Worker 0 alone looks at its signals, at every kStride-th step, and announces a stop at the next
-// such step in the group's store. No worker can be a whole stride ahead of worker 0, since every
-// step has a collective: so each finds the announcement in time by looking as rarely.
+// Only worker 0 looks at its signals, at every kStride-th step. It announces in the group's store
+// that all stop kStride steps later. The others look at the store at every kStride-th step. That is
+// early enough: every step has a collective, so no worker is kStride steps ahead of worker 0.
 class StopAgreement {
  public:
   explicit StopAgreement(c10d::ProcessGroup& group);

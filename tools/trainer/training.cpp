@@ -29,7 +29,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings
       model.parameters(), torch::optim::SGDOptions(settings.lr).momentum(settings.momentum));
 }
 
-// Linear warm-up, then steps down.
+// Rises linearly at first and falls at the epochs of `decay_at`.
 double learning_rate(const Settings& settings, double epochs_done) {
   double rate = settings.lr;
   if (epochs_done < settings.warmup_epochs) rate *= epochs_done / settings.warmup_epochs;
@@ -100,7 +100,7 @@ class Training {
   }
 
   void take_step(EpochBatches& batches) {
-    const auto begin = end_of_step_;  // bookkeeping counts as well
+    const auto begin = end_of_step_;  // so that the time for bookkeeping counts
     const Batch batch = batches.next();
     const auto loaded = Clock::now();
     const double rate = learning_rate(
@@ -110,7 +110,7 @@ class Training {
     const torch::Tensor loss =
         torch::nn::functional::cross_entropy(ddp_.forward(batch.input), batch.target);
     const auto forward = Clock::now();
-    loss.backward();  // compresses, sends, receives
+    loss.backward();  // also compresses, sends and receives
     const auto backward = Clock::now();
     optimizer_->step();
     const auto end = end_of_step_ = Clock::now();
@@ -127,10 +127,10 @@ class Training {
     return std::chrono::duration<double>(end - begin).count();
   }
 
-  // Every worker takes its part of the test samples.
+  // Every worker evaluates a part of the test samples.
   Evaluation evaluate() {
     const torch::NoGradGuard no_grad;
-    // Those of worker 0 count, as in DDP.
+    // All use the buffers of worker 0, as DDP does.
     for (torch::Tensor& buffer : model_->buffers()) broadcast(buffer);
     model_->eval();
     constexpr int64_t kBatch = 100;
@@ -167,7 +167,7 @@ class Training {
     return sum[0].item<double>() / group_->getSize();
   }
 
-  // What a training that goes on must not change. It may be longer.
+  // A resumed training must have the same. It may have more epochs.
   json kept_settings() const {
     return {{"workers", group_->getSize()},
             {"model", settings_.model},
@@ -190,9 +190,8 @@ class Training {
   }
 
   void resume() {
-    if (!folder_) throw std::invalid_argument("--resume needs --checkpoint DIR");
     const std::optional<int64_t> step = folder_->last_common_step(*group_);
-    if (!step) return progress_.say("there is no checkpoint yet; starting anew");
+    if (!step) return progress_.say("there is no checkpoint yet; starting from the beginning");
     const Checkpoint checkpoint = folder_->load(*step, *model_, *optimizer_);
     results_.restore(checkpoint.progress);
     ddp_.load_state(checkpoint.gradwire);
@@ -212,8 +211,8 @@ class Training {
   StopAgreement stop_;
   std::optional<CheckpointFolder> folder_;
   int64_t steps_per_epoch_;
-  int64_t step_ = 0;               // steps done
-  Clock::time_point end_of_step_;  // of the last one
+  int64_t step_ = 0;               // number of steps done
+  Clock::time_point end_of_step_;  // when the last step ended
 };
 
 }  // namespace

@@ -12,13 +12,13 @@
 
 namespace gradwire::trainer {
 
-// Somebody pressed Ctrl-C; a checkpoint was left if there is a folder for it.
+// The user pressed Ctrl-C. A checkpoint was saved if there is a folder for it.
 struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// Trains the model as one of the group's workers and returns the results as `gradwire train --json`
-// has them. `title` is shown with the progress, by worker 0. Collective.
+// Trains the model as one of the group's workers. All workers must call it. Worker 0 shows `title`
+// with the progress. Returns what `gradwire train --json` writes.
 nlohmann::json train(const Settings& settings, const Request& method, const std::string& title,
                      const data::Dataset& dataset, const std::shared_ptr<Model>& model,
                      const c10::intrusive_ptr<c10d::ProcessGroup>& group);
