@@ -18,7 +18,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// No more than eight lanes, so that a mask is at most one byte.
+// With at most eight lanes a mask fits into a byte.
 using Floats = hn::CappedTag<float, 8>;
 using Ints = hn::RebindToSigned<Floats>;
 using FloatVector = hn::Vec<Floats>;
@@ -33,15 +33,16 @@ HWY_INLINE std::uint64_t bits_of(Mask mask) {
   return bytes[0];
 }
 
-// Fetches what is needed a few bins later. Two passes over each bin hide the memory's latency badly
-// by themselves: in the second nothing is missed, and the hardware's prefetchers pause.
+// Fetches what is needed a few bins later. Without it memory is idle during the second pass over a
+// bin: that pass misses nothing, so the hardware's prefetchers pause.
 template <std::size_t kCount>
 HWY_INLINE void prefetch_after(const float* gradient, const float* residual) {
   constexpr std::size_t kAhead = 640 * sizeof(float);
   constexpr std::size_t kLine = 64;
 #pragma GCC unroll 8
   for (std::size_t byte = 0; byte < kCount * sizeof(float); byte += kLine) {
-    // By integers, since the address may lie behind the array: never read, only hinted at.
+    // The address is an integer, because it may lie behind the array. It is only a hint, never
+    // read.
     for (const float* start : {gradient, residual}) {
       const auto address = reinterpret_cast<std::uintptr_t>(start) + byte + kAhead;
       hwy::Prefetch(reinterpret_cast<const float*>(address));  // NOLINT(performance-no-int-to-ptr)
@@ -58,8 +59,8 @@ HWY_INLINE std::int32_t magnitude_bits_of(float value) {
   return std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF;
 }
 
-// The bits of max |G|. As integers they are ordered as the magnitudes are, with infinity and NaN
-// above all finite ones, so that the maximum tells about finiteness as well.
+// The bits of max |G|. As integers they have the order of the magnitudes, with infinity and NaN
+// above all finite ones, so the maximum also tells whether all are finite.
 HWY_INLINE std::int32_t max_magnitude_bits(const float* HWY_RESTRICT gradient,
                                            const float* HWY_RESTRICT residual, std::size_t count) {
   const std::size_t lanes = hn::Lanes(Floats());
@@ -70,7 +71,7 @@ HWY_INLINE std::int32_t max_magnitude_bits(const float* HWY_RESTRICT gradient,
     }
     return largest;
   }
-  // The last vector may overlap the one before it: a maximum does not mind.
+  // The last vector may overlap the one before it. That does not change a maximum.
   IntVector even = magnitude_bits(gradient + count - lanes, residual + count - lanes);
   IntVector odd = even;
   std::size_t i = 0;
@@ -91,7 +92,8 @@ HWY_INLINE std::uint64_t store_and_compare(FloatVector total, const float* gradi
   return bits_of(hn::Ge(hn::Abs(ahead), threshold));
 }
 
-// The sign is the sign bit: G is -0 only where E and g are, and there H is too and is not sent.
+// The sign bit serves as the sign. G is -0 only where E and g are -0, and such elements are not
+// sent.
 HWY_INLINE std::uint32_t entry(const float* residual, std::uint32_t first, std::uint32_t at) {
   return 2 * (first + at) + (std::bit_cast<std::uint32_t>(residual[at]) >> 31);
 }
@@ -104,8 +106,8 @@ HWY_INLINE std::uint32_t* emit(std::uint64_t chosen, const float* residual, std:
   return out;
 }
 
-// Second pass over a bin, which is still in the first-level cache: G into the residual, the
-// selected entries to `out`. `first` is the position of the bin in its block.
+// The second pass over a bin, which is still in the first-level cache. It writes G into the
+// residual and the selected entries to `out`. `first` is the position of the bin in its block.
 HWY_INLINE std::uint32_t* update_bin(const float* HWY_RESTRICT gradient,
                                      float* HWY_RESTRICT residual, std::size_t count,
                                      float threshold, std::uint32_t first,
@@ -145,7 +147,7 @@ HWY_INLINE std::uint32_t* update_bin(const float* HWY_RESTRICT gradient,
   return out;
 }
 
-// Both passes over one bin. False, with nothing changed, if G is not finite.
+// Does both passes over one bin. If G is not finite, it changes nothing and returns false.
 struct AnyBin {
   std::size_t count;
 
@@ -162,20 +164,21 @@ struct AnyBin {
   HWY_INLINE std::uint32_t* finish(std::uint32_t* out) const { return out; }
 };
 
-// What a bin of at most 64 elements sends, until it is written.
+// The elements that a bin of at most 64 sends, before they are written.
 struct SentOfBin {
   std::uint64_t chosen = 0;
   const float* residual = nullptr;
   std::uint32_t first = 0;
 };
 
-// As emit(), without a loop for up to kMany entries: a loop that runs a few times costs more in
-// mispredictions than entries that are written, into room that the bin has, and then not counted.
+// Does what emit() does, without a loop for up to kMany entries. It always writes kFew or kMany,
+// for which the bin has room, and counts only those that were sent: the mispredicted branches of a
+// short loop cost more than superfluous entries.
 constexpr int kFew = 3;
 constexpr int kMany = 8;
 
 HWY_INLINE std::uint32_t* emit_few(const SentOfBin& sent, std::size_t count, std::uint32_t* out) {
-  const std::uint64_t last = std::uint64_t{1} << (count - 1);  // what an absent entry reads
+  const std::uint64_t last = std::uint64_t{1} << (count - 1);  // superfluous entries read this
   std::uint64_t chosen = sent.chosen;
   const auto write = [&](int i) {
     const auto at = static_cast<std::uint32_t>(std::countr_zero(chosen | last));
@@ -193,11 +196,11 @@ HWY_INLINE std::uint32_t* emit_few(const SentOfBin& sent, std::size_t count, std
   return out + sent_count;
 }
 
-// The same as AnyBin for a bin of a known, small number of vectors, the last of which may overlap
-// the one before it: G stays in registers between the passes.
+// Does what AnyBin does for a bin of a known, small number of vectors, the last of which may
+// overlap the one before it. G stays in registers between the passes.
 //
-// The entries are written only after the next bin has been read: measured a seventh faster where
-// bins send about five elements, and no different where they send about one.
+// The entries are written only after the next bin has been read. This was measured to be a seventh
+// faster where bins send about five elements, and no slower where they send about one.
 template <std::size_t kVectors>
 struct SmallBin {
   std::size_t count;

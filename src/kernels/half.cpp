@@ -20,8 +20,8 @@ using Bits = hn::RebindToUnsigned<D>;
 constexpr std::uint32_t kInfinity = 0x7F800000;
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFF;
 
-// Magnitudes are below 2^31, so comparing them as signed numbers, for which every target has an
-// instruction, is safe.
+// Magnitudes are below 2^31, so they can be compared as signed numbers, for which every target has
+// an instruction.
 template <class D>
 HWY_INLINE hn::Mask<Bits<D>> above(D, hn::Vec<Bits<D>> magnitude, std::uint32_t limit) {
   const hn::RebindToSigned<D> di;
@@ -70,7 +70,7 @@ struct Float16 {
 
 #else
 
-// Not Highway's own emulation, which does not promise the rounding or the NaNs of F16C.
+// Highway's own emulation does not promise the rounding and the NaNs of F16C.
 struct Float16 {
   template <class D>
   static HWY_INLINE hn::Vec<D> widen(D d, hn::Vec<Halves<D>> halves) {
@@ -81,7 +81,7 @@ struct Float16 {
     const auto shifted = hn::ShiftLeft<13>(small);
 
     const auto normal = hn::Add(shifted, hn::Set(du, (127 - 15) << 23));
-    // With the exponent of the least normal number in place, a subnormal is off by that number.
+    // A subnormal that gets the exponent of the least normal number is too large by that number.
     const auto least_normal = hn::Set(du, (127 - 14) << 23);
     const auto subnormal = hn::BitCast(
         du, hn::Sub(hn::BitCast(d, hn::Add(shifted, least_normal)), hn::BitCast(d, least_normal)));
@@ -104,8 +104,8 @@ struct Float16 {
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1));
     const auto rebiased = hn::Sub(magnitude, hn::Set(du, (127 - 15) << 23));
     const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, hn::Add(odd, hn::Set(du, 0x0FFF))));
-    // Added to 0.5, whose last place is the least subnormal 2^-24, a small number is rounded there
-    // by the addition itself.
+    // The last place of 0.5 is the least subnormal, 2^-24. So adding a small number to 0.5 rounds
+    // it there.
     const auto half = hn::Set(d, 0.5F);
     const auto subnormal =
         hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), half)), hn::BitCast(du, half));
@@ -122,7 +122,7 @@ struct Float16 {
 
 #endif
 
-// Each loop below runs over whole vectors, then over single elements as vectors of one lane.
+// Each loop below runs over whole vectors first, then over single elements as vectors of one lane.
 using Full = hn::ScalableTag<float>;
 using Single = hn::CappedTag<float, 1>;
 

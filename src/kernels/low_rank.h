@@ -9,17 +9,16 @@
 // factor pair stands for the matrix left · rightᵀ; left is rows x rank, right is columns x rank,
 // both row-major.
 //
-// The residual buffer is lazy. An encode step replaces it by A = M + E, and what is to be sent,
-// left · rightᵀ, stays *pending*: the true residual is E = buffer − left · rightᵀ, and the next
-// encode settles it while it reads the buffer anyway. One pass over memory serves both kinds of
-// step, and the factor may still be rounded for sending after the product: whatever pair the caller
-// keeps is what gets subtracted. Settling first and encoding with nothing pending gives the same
-// bits.
+// The residual buffer is lazy. An encode step replaces it by A = M + E, and the product that is
+// sent, left · rightᵀ, stays *pending*. The true residual is E = buffer − left · rightᵀ. The next
+// encode settles it, since it reads the buffer anyway. So one pass over memory serves both steps,
+// and the factor may still be rounded for sending: the pair that the caller keeps is the one that
+// is subtracted. Settling first and then encoding with nothing pending gives the same bits.
 //
 // Every function works on a range of rows or of columns, and no result depends on how a matrix is
 // split into ranges. Ranges of some hundred rows keep the cost of packing the factors low. No
-// function allocates: `scratch` needs scratch_floats(shape) elements, one buffer per concurrent
-// call.
+// function allocates: `scratch` needs scratch_floats(shape) elements, and concurrent calls need a
+// buffer each.
 namespace gradwire::kernels::low_rank {
 
 struct Shape {
@@ -33,7 +32,7 @@ struct Range {
   std::size_t end = 0;
 };
 
-// A default-constructed pair is the zero matrix: nothing pending.
+// A default-constructed pair is the zero matrix, so nothing is pending.
 struct FactorPair {
   const float* left = nullptr;
   const float* right = nullptr;
@@ -41,15 +40,15 @@ struct FactorPair {
 
 std::size_t scratch_floats(const Shape& shape);
 
-// With E settled from `residual` and `pending`: residual = A = M + E and left = A · right, for a
-// range of rows. False if A or the product is not finite; these rows of `residual` then hold E,
-// settled, as if they had never been encoded (up to rounding), and these rows of `left` are
-// unspecified. `left` may not alias `pending.left`.
+// Settles E from `residual` and `pending`, then computes residual = A = M + E and left = A · right,
+// for a range of rows. Returns false if A or the product is not finite. Then these rows of
+// `residual` hold the settled E, up to rounding, and these rows of `left` are unspecified. `left`
+// must not alias `pending.left`.
 [[nodiscard]] bool encode_left(const Shape& shape, const float* gradient, float* residual,
                                FactorPair pending, const float* right, float* left, Range rows,
                                std::span<float> scratch);
 
-// The same with right = Aᵀ · left, for a range of columns. `right` may not alias `pending.right`.
+// The same with right = Aᵀ · left, for a range of columns. `right` must not alias `pending.right`.
 [[nodiscard]] bool encode_right(const Shape& shape, const float* gradient, float* residual,
                                 FactorPair pending, const float* left, float* right, Range columns,
                                 std::span<float> scratch);
@@ -62,11 +61,11 @@ void multiply_transposed(const Shape& shape, const float* matrix, const float* l
 void decode(const Shape& shape, FactorPair factors, float factor, float* result, Range rows,
             std::span<float> scratch);
 
-// residual −= left · rightᵀ, for a range of rows; afterwards nothing is pending there.
+// residual −= left · rightᵀ, for a range of rows. Afterwards nothing is pending there.
 void settle(const Shape& shape, FactorPair pending, float* residual, Range rows,
             std::span<float> scratch);
 
-// Takes an encode step back on a range of rows: residual −= gradient, which leaves E, settled.
+// Undoes an encode step on a range of rows: residual −= gradient, which leaves the settled E.
 void undo(const Shape& shape, const float* gradient, float* residual, Range rows);
 
 }  // namespace gradwire::kernels::low_rank

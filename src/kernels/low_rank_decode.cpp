@@ -28,8 +28,8 @@ HWY_INLINE void subtract(const float* HWY_RESTRICT values, std::size_t count,
   for (; j < count; ++j) target[j] -= values[j];
 }
 
-// Visits a part of the matrix tile by tile, with the tile's part of the right factor, times
-// `factor`, packed: visit(tile, panel).
+// Calls visit(tile, panel) for every tile of a part of the matrix. The panel holds the tile's part
+// of the right factor, times `factor`, packed.
 template <class Visit>
 HWY_INLINE void for_each_tile(const Shape& shape, const float* right, float factor,
                               const Rectangle& part, const Scratch& scratch, const Visit& visit) {
@@ -44,8 +44,8 @@ HWY_INLINE void for_each_tile(const Shape& shape, const float* right, float fact
   }
 }
 
-// result = left · panel, straight from registers where the tile has whole strips only: stores that
-// wait for memory then overlap with the arithmetic. (Stores past the caches were measured to be
+// result = left · panel. If the tile has whole strips only, the result is stored from registers, so
+// that waiting for memory overlaps with the arithmetic. (Stores that bypass the caches were
 // slower.)
 struct StoreProduct {
   const Shape& shape;

@@ -17,7 +17,7 @@
 #define GRADWIRE_KERNELS_LOW_RANK_ENCODE_STEP_
 namespace gradwire::kernels::low_rank {
 
-// What an encode step reads and writes, whichever factor it computes.
+// What an encode step of either factor reads and writes.
 struct EncodeStep {
   const Shape& shape;
   const float* gradient;
@@ -26,8 +26,8 @@ struct EncodeStep {
   Scratch scratch;
 };
 
-// How far a step came: through all columns before `panel`, in the panel through all tiles before
-// `tile`, and in the tile through `rows` rows.
+// How far a step came: it has done all columns before `panel`, in the panel all tiles before
+// `tile`, and in the tile `rows` rows.
 struct Progress {
   bool complete;
   Range panel;
@@ -43,8 +43,7 @@ namespace gradwire::kernels::low_rank {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Notes whether all values were finite. On the bits, because comparing integers has no latency to
-// hide.
+// Notes whether all values were finite. It compares bits as integers, which has less latency.
 class FiniteCheck {
  public:
   HWY_INLINE FiniteCheck() : largest_(hn::Zero(Bits())) {}
@@ -70,7 +69,7 @@ bool all_finite(const float* values, std::size_t count) {
   return check.passed();
 }
 
-// values = gradient + (residual − values); true if all are finite.
+// values = gradient + (residual − values). Returns whether all are finite.
 HWY_INLINE bool add_settled(const float* HWY_RESTRICT gradient, const float* HWY_RESTRICT residual,
                             std::size_t count, float* HWY_RESTRICT values) {
   const Floats d;
@@ -89,9 +88,9 @@ HWY_INLINE bool add_settled(const float* HWY_RESTRICT gradient, const float* HWY
   return check.passed();
 }
 
-// Leaves A of this tile in the scratch tile and in the residual buffer, row by row up to the first
-// that is not all finite; returns the number of rows done. A row of the buffer is not touched
-// before that is known: from an infinite A the residual cannot be recovered.
+// Writes A of this tile into the scratch tile and into the residual buffer, row by row, up to the
+// first row that is not finite. Returns the number of rows done. A row of the buffer is written
+// only after this check, because the residual cannot be recovered from an infinite A.
 std::size_t settle_and_add(const EncodeStep& step, Range panel, const TileBounds& bounds,
                            const TileBounds& next) {
   const std::size_t columns = step.shape.columns;
@@ -195,7 +194,7 @@ HWY_EXPORT(encode_left_target);
 HWY_EXPORT(encode_right_target);
 HWY_EXPORT(multiply_transposed_target);
 
-// Leaves E, settled, in a part of the residual buffer that an encode step has left half done.
+// Restores the settled E in a part of the residual buffer that an encode step has left half done.
 void roll_back(const EncodeStep& step, const Rectangle& part, const Progress& progress,
                std::span<float> scratch) {
   const auto& [rows, columns] = part;

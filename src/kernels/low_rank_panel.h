@@ -9,28 +9,28 @@
 
 // How the low-rank kernels cut a matrix into pieces that stay in cache.
 //
-// A *panel* is a run of columns. Its part of a right factor is packed transposed: one line per
-// column of the factor, so that every inner loop runs along the contiguous direction of the
-// gradient and vectors need no knowledge of the rank. A *tile* is a few rows and a run of columns
-// of a panel; it is computed, stored and multiplied while it is in cache. Tiles are visited along
-// the rows first, so that a page of the gradient is read once per panel.
+// A *panel* is a run of columns. Its part of a right factor is packed transposed, with one line per
+// column of the factor. So every inner loop runs along the contiguous direction of the gradient,
+// and the vectors do not depend on the rank. A *tile* is a few rows and a run of columns of a
+// panel. It is computed, stored and multiplied while it is in cache. Tiles are visited along the
+// rows first, so that a page of the gradient is read once per panel.
 namespace gradwire::kernels::low_rank {
 
 // One cache line. Pointers into scratch are aligned to it.
 inline constexpr std::size_t kLineFloats = 16;
 // Tile widths are padded to whole pairs of vectors of the widest target (AVX-512).
 inline constexpr std::size_t kWidthPadding = 32;
-// Packed panels of 384 KB at most: wide panels read the gradient in long runs, and a tile uses each
-// packed line often enough to afford the way from the third-level cache.
+// A packed panel has at most 384 KB. Wide panels read the gradient in long runs, and a tile uses
+// each packed line often enough to pay for fetching it from the third-level cache.
 inline constexpr std::size_t kPanelFloats = 98304;
-// A row of a tile is one run of 3 KB of the gradient; shorter runs cost more than a tile that
-// outgrows the first-level cache.
+// A row of a tile is one run of 3 KB of the gradient. Shorter runs cost more than a tile that does
+// not fit into the first-level cache.
 inline constexpr std::size_t kTileColumns = 768;
-// But where a tile is a piece of longer rows and is read again for many ranks, it has to fit the
+// But a tile that is a piece of longer rows and is read again for many ranks must fit into the
 // first-level cache.
 inline constexpr std::size_t kNarrowTileColumns = 256;
 inline constexpr std::size_t kManyRanks = 16;
-// Enough rows to use packed lines and accumulators often; not many more, because every row of a
+// Enough rows to use packed lines and accumulators often. Not many more, because every row of a
 // wide matrix is on a page of its own.
 inline constexpr std::size_t kTileRows = 24;
 
@@ -47,14 +47,13 @@ inline constexpr std::size_t line_stride(std::size_t columns) {
   return padded_width(columns) + kLineFloats;
 }
 
-// The width of equal pieces, but for the last, of at most `most` columns.
+// The width of pieces of at most `most` columns. All are equal, except the last.
 inline constexpr std::size_t equal_pieces(std::size_t columns, std::size_t most) {
   const std::size_t pieces = std::max<std::size_t>((columns + most - 1) / most, 1);
   return std::max(round_up((columns + pieces - 1) / pieces, kWidthPadding), kWidthPadding);
 }
 
-// The widths of panels and tiles depend on nothing but the shape: the order of summation follows
-// them.
+// The order of summation follows the widths of panels and tiles, so these depend on the shape only.
 inline std::size_t panel_columns(const Shape& shape) {
   const std::size_t fitting = kPanelFloats / std::max<std::size_t>(shape.rank, 1);
   const std::size_t most = std::max(fitting / kWidthPadding * kWidthPadding, kWidthPadding);
@@ -75,7 +74,7 @@ struct Lines {
   Lines from(std::size_t line, std::size_t column) const { return {at(line, column), stride}; }
 };
 
-// The parts of a caller's scratch.
+// The parts of the caller's scratch buffer.
 struct Scratch {
   Scratch(const Shape& shape, std::span<float> buffer) {
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
@@ -119,7 +118,7 @@ class TileWalk {
 
   TileBounds first() const { return at(part_.rows.begin, part_.columns.begin); }
 
-  // A tile without rows follows the last.
+  // After the last tile comes one without rows.
   TileBounds next(const TileBounds& tile) const {
     const std::size_t column = tile.column + tile.columns;
     if (column < part_.columns.end) return at(tile.row, column);

@@ -20,8 +20,9 @@ HWY_BEFORE_NAMESPACE();
 namespace gradwire::kernels::low_rank {
 namespace HWY_NAMESPACE {
 
-// Walks the cache lines of a tile that comes later, a few at a time, so that memory is busy while
-// the current tile is being multiplied. The hardware does not follow the jump from row to row.
+// Fetches the cache lines of a later tile, a few at a time, so that memory is busy while the
+// current tile is being multiplied. The hardware's prefetchers do not follow the jump from row to
+// row.
 class Prefetcher {
  public:
   Prefetcher() = default;
@@ -31,7 +32,7 @@ class Prefetcher {
         rows_(tile.rows),
         columns_(tile.columns) {}
 
-  // The number of lines each of `calls` calls has to fetch to cover the tile.
+  // How many lines each of `calls` calls must fetch to cover the tile.
   std::size_t lines_per_call(std::size_t calls) const {
     const std::size_t lines = rows_ * (columns_ / kLineFloats + 1);
     return lines / std::max<std::size_t>(calls, 1) + 1;
@@ -77,7 +78,7 @@ HWY_INLINE void unpack_panel(Lines panel, std::size_t rank, Range columns, float
   }
 }
 
-// The tile's part of a matrix, padded with zeros.
+// Copies the tile's part of a matrix and pads it with zeros.
 HWY_INLINE void copy_into_tile(const TileBounds& bounds, const float* matrix, std::size_t columns,
                                Lines tile) {
   for (std::size_t i = 0; i < bounds.rows; ++i) {
@@ -87,7 +88,7 @@ HWY_INLINE void copy_into_tile(const TileBounds& bounds, const float* matrix, st
   }
 }
 
-// tile = left · panel, for the rows of the tile; here `tile` may be any memory, aligned or not.
+// tile = left · panel, for the rows of the tile. Here `tile` need not be aligned.
 HWY_INLINE void multiply_into_tile(const TileBounds& bounds, const float* left, std::size_t rank,
                                    Lines panel, Lines tile, Prefetcher next) {
   const std::size_t strips = bounds.width() / kStripColumns;

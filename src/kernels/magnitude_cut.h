@@ -6,24 +6,24 @@
 #include <cstdint>
 #include <span>
 
-// The k-th largest of a sequence of magnitudes, found digit by digit from histograms: exact,
-// without a copy of the sequence, in three passes over it.
+// Finds the k-th largest of a sequence of magnitudes digit by digit, from histograms. This is exact
+// and takes three passes over the sequence, without a copy of it.
 namespace gradwire::kernels {
 
-// |value| as an integer that orders like it.
+// |value| as an integer. Larger magnitudes give larger integers.
 inline std::uint32_t magnitude_bits(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF;
 }
 
-// Selected is whatever exceeds `magnitude`, and the first `ties` of those equal to it.
+// All elements above `magnitude` are selected, and the first `ties` of those equal to it.
 struct MagnitudeCut {
   std::uint32_t magnitude;
   std::size_t ties;
 };
 
-// The elements are given by a function `for_each(floor, visit)`, which has to call
+// The caller gives the elements as a function `for_each(floor, visit)`. It must call
 // visit(magnitude, index) for every element whose magnitude is at least `floor`, in the same order
-// each time; it may visit others too.
+// each time. It may visit others too.
 
 // 1 <= k <= number of elements.
 template <class ForEach>
@@ -52,7 +52,7 @@ void select_by_cut(ForEach&& for_each, std::span<std::uint32_t> selected) {
   std::size_t count = 0;
   for_each(cut.magnitude, [&](std::uint32_t magnitude, std::uint32_t index) {
     if (count == selected.size()) return;
-    // No branch on the magnitude: it would be mispredicted all the time.
+    // A branch on the magnitude would be mispredicted all the time.
     const bool tie = magnitude == cut.magnitude && ties != 0;
     selected[count] = index;
     count += magnitude > cut.magnitude || tie;

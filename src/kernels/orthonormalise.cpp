@@ -10,22 +10,22 @@
 // G = RᵀR and multiplies the columns by R⁻¹. The diagonal of R is the sine of each column's angle
 // to the columns before it: its square, the *pivot*, tells how many digits the round loses.
 //
-// - All pivots large: one round is exact to the rounding of the stored floats.
-// - A small pivot: the columns come out nearly orthonormal, and another round cleans them up.
-// - A pivot at the level of the Gram matrix's own rounding: the column is *missing*, dependent on
-// those
-//   before it. A unit vector takes its place, and another round makes it orthogonal to the rest.
+// - If all pivots are large, one round is exact to the rounding of the stored floats.
+// - If a pivot is small, the columns come out nearly orthonormal, and another round corrects them.
+// - If a pivot is as small as the rounding of the Gram matrix, the column is *missing*: it depends
+//   on those before it. A unit vector takes its place, and another round makes it orthogonal.
 namespace gradwire::kernels {
 namespace {
 
 constexpr double kMissingPivot = 1e-12;
 constexpr double kCleanPivot = 1e-7;
-// Missing columns, an ill-conditioned remainder, clean: three, and two in reserve.
+// Three rounds are needed at most, for missing columns, for an ill-conditioned remainder and for
+// the last correction. Two are in reserve.
 constexpr int kMostRounds = 5;
 constexpr std::size_t kAlignedDoubles = 8;
 
-// Unit vectors come from the first rows only. With twice as many rows as columns to choose from,
-// there is always one at an angle of at least 45 degrees to all the columns.
+// Unit vectors come from the first rows only. Among twice as many rows as columns there is always
+// one at an angle of at least 45 degrees to all the columns.
 std::size_t candidate_rows(std::size_t rank) { return 2 * rank; }
 
 struct Workspace {
@@ -77,7 +77,7 @@ double factorise(double* gram, std::size_t stride, std::size_t rank) {
   return smallest;
 }
 
-// The inverse of R, whose columns and rows of missing columns are zero.
+// The inverse of R. Rows and columns of missing columns are zero.
 void invert(const double* upper, std::size_t stride, std::size_t rank, double* inverse) {
   std::fill_n(inverse, stride * stride, 0.0);
   for (std::size_t c = 0; c < rank; ++c) {
@@ -96,13 +96,13 @@ void clear_column(float* factor, std::size_t rows, std::size_t rank, std::size_t
   for (std::size_t i = 0; i < rows; ++i) factor[i * rank + column] = 0.0F;
 }
 
-// One round; returns the smallest pivot. Missing columns come out zero, with a zero diagonal in
-// `work.gram`.
+// Does one round and returns the smallest pivot. Missing columns become zero, with a zero on the
+// diagonal of `work.gram`.
 double orthonormalise_round(float* factor, std::size_t rows, std::size_t rank,
                             const Workspace& work) {
   const std::size_t stride = work.stride;
   gram_matrix(factor, rows, rank, work.block, work.gram);
-  double* scale = work.block;  // free between the two products
+  double* scale = work.block;  // is not in use between the two products
   for (std::size_t c = 0; c < rank; ++c) {
     const double square = work.gram[c * stride + c];
     if (!std::isfinite(square)) clear_column(factor, rows, rank, c);
@@ -111,7 +111,7 @@ double orthonormalise_round(float* factor, std::size_t rows, std::size_t rank,
   for (std::size_t c = 0; c < rank; ++c) {
     for (std::size_t k = 0; k <= c; ++k) {
       double& entry = work.gram[k * stride + c];
-      // Not a product with zero: an unusable column's entries may be NaN.
+      // A product with zero would not do: the entries of an unusable column may be NaN.
       entry = scale[k] == 0.0 || scale[c] == 0.0 ? 0.0 : entry * scale[k] * scale[c];
     }
   }
@@ -124,7 +124,7 @@ double orthonormalise_round(float* factor, std::size_t rows, std::size_t rank,
   return smallest;
 }
 
-// I − U Uᵀ, U being the first `count` rows of a factor.
+// Computes I − U Uᵀ, where U is the first `count` rows of a factor.
 void fill_projector(const float* factor, std::size_t rank, std::size_t count, double* projector) {
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j < count; ++j) {
@@ -150,9 +150,9 @@ void eliminate(double* projector, std::size_t count, std::size_t taken) {
   std::fill_n(projector + taken * count, count, 0.0);
 }
 
-// Puts unit vectors in the place of missing columns and tells whether there were any. The diagonal
-// of the projector is the squared distance of each candidate from the span of the columns present
-// and of the vectors taken so far; the farthest is taken.
+// Puts unit vectors in the place of missing columns and returns whether there were any. The
+// diagonal of the projector is the squared distance of each candidate from the span of the columns
+// present and of the vectors taken so far. The farthest candidate is taken.
 bool complete(float* factor, std::size_t rows, std::size_t rank, const Workspace& work) {
   const auto missing = [&](std::size_t c) { return work.gram[c * work.stride + c] == 0.0; };
   const std::size_t count = std::min(rows, candidate_rows(rank));

@@ -5,14 +5,13 @@
 
 namespace gradwire::kernels {
 
-// The scratch orthonormalise() needs, in doubles.
+// The number of doubles that orthonormalise() needs as scratch.
 std::size_t orthonormalise_scratch(std::size_t rank);
 
 // Replaces the columns of a row-major rows x rank matrix, rank <= rows, by an orthonormal basis
-// whose span contains theirs. Works for any finite factor: columns of any magnitude, dependent or
-// zero columns (the basis is completed, always in the same way). A column with an infinity or NaN
-// counts as zero. Single-threaded: every worker finds the same bits, whatever its number of
-// threads.
+// whose span contains theirs. Columns may have any magnitude, and they may be dependent or zero:
+// then the basis is completed, always in the same way. A column with an infinity or NaN counts as
+// zero. It runs on one thread, so every worker finds the same bits, whatever its number of threads.
 void orthonormalise(float* factor, std::size_t rows, std::size_t rank, std::span<double> scratch);
 
 }  // namespace gradwire::kernels

@@ -21,7 +21,7 @@ constexpr std::size_t kLanes = hn::MaxLanes(Doubles());
 // Four rows of a product and two vectors of its columns are accumulated in registers.
 constexpr std::size_t kGroup = 4;
 
-// Padding stays zero, so that inner loops need no tails.
+// The padding stays zero, so that inner loops need no tails.
 void convert_block(const float* factor, std::size_t rows, std::size_t rank,
                    double* HWY_RESTRICT block) {
   const std::size_t stride = padded_rank(rank);
@@ -68,7 +68,7 @@ HWY_INLINE void accumulate(const double* HWY_RESTRICT weights, std::size_t weigh
   }
 }
 
-// Calls f(column, vectors) for the columns from `begin` up, two vectors at a time where they fit.
+// Calls f(column, vectors) for the columns from `begin` on, two vectors at a time where they fit.
 template <class Body>
 HWY_INLINE void for_vector_pairs(std::size_t begin, std::size_t end, const Body& body) {
   for (std::size_t column = begin; column < end;) {

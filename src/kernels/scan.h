@@ -4,8 +4,8 @@
 
 namespace gradwire::kernels {
 
-// True if no element differs from zero (-0 counts as zero, NaN does not). Returns at the first
-// element that does, so on a gradient in use it reads a handful of elements.
+// Whether all elements are zero. -0 counts as zero, NaN does not. Returns at the first element that
+// is not zero, so of a gradient in use it reads only a few elements.
 bool all_zero(std::span<const float> values);
 
 }  // namespace gradwire::kernels

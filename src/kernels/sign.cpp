@@ -23,8 +23,8 @@ HWY_INLINE float settled(float residual, float pending) {
   return residual - (residual < 0 ? -pending : pending);
 }
 
-// Encodes one block and returns its sum |G|, inf or NaN if G or a partial sum overflowed. `before`
-// receives the residual as it was.
+// Encodes one block and returns the sum of |G|, which is inf or NaN if G or a partial sum
+// overflowed. `before` receives the old residual.
 double encode_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT residual,
                     std::size_t count, float pending, std::uint8_t* HWY_RESTRICT bits,
                     float* HWY_RESTRICT before) {
@@ -75,8 +75,8 @@ double sum_in_double(const float* values, std::size_t count) {
 
 std::size_t encode(const float* gradient, float* residual, std::size_t size, float pending,
                    std::uint8_t* bits, double* block_sums) {
-  // Checking first and computing then would read each block twice; a copy of the old block, to put
-  // back if need be, stays in the L1 cache.
+  // Checking first would read each block twice. So the old block is kept, to be put back if needed;
+  // the copy stays in the L1 cache.
   alignas(64) float before[kSignBlock];
   for (std::size_t start = 0; start < size; start += kSignBlock) {
     const std::size_t count = std::min(kSignBlock, size - start);
@@ -102,8 +102,8 @@ void settle(float* residual, std::size_t count, float pending) {
   for (; i < count; ++i) residual[i] = settled(residual[i], pending);
 }
 
-// Adds kPayloads contributions to what `result` holds (to nothing, if `first`) and multiplies by
-// `factor`. The sum starts at +0, so a payload of scale 0 never changes a bit of it.
+// Adds kPayloads contributions to `result` (or to nothing, if `first`) and multiplies by `factor`.
+// The sum starts at +0, so a payload of scale 0 never changes a bit of it.
 template <std::size_t kPayloads>
 void decode_group(const SignPayload* payloads, std::size_t start, std::size_t count, bool first,
                   float factor, float* HWY_RESTRICT result) {
@@ -144,7 +144,8 @@ void decode_group(const SignPayload* payloads, std::size_t start, std::size_t co
   }
 }
 
-// All payloads are added to a chunk while it is in the L1 cache: memory sees the result once.
+// All payloads are added to a chunk while it is in the L1 cache, so the result is written to memory
+// once.
 void decode(const SignPayload* payloads, std::size_t payload_count, float factor, float* result,
             std::size_t count) {
   constexpr std::size_t kChunk = 2048;

@@ -1,5 +1,5 @@
-// What the streaming loops share: the step they advance by, and vector masks as packed bits, the
-// same layout on every target: element i is bit i % 8 of byte i / 8. Included once per SIMD target.
+// What the streaming loops share: the step they advance by, and vector masks as packed bits. On
+// every target, element i is bit i % 8 of byte i / 8. This file is included once per SIMD target.
 #if defined(GRADWIRE_KERNELS_STREAMING_STEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADWIRE_KERNELS_STREAMING_STEP_INL_H_
 #undef GRADWIRE_KERNELS_STREAMING_STEP_INL_H_
@@ -18,8 +18,8 @@ namespace gradwire::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Elements per step of a streaming loop: a multiple of every target's vector length. A sum kept in
-// this many lanes, vector by vector, has the same rounding on every target.
+// The elements per step of a streaming loop, a multiple of every target's vector length. A sum that
+// is kept in this many lanes has the same rounding on every target.
 inline constexpr std::size_t kStep = 32;
 
 using Floats = hn::CappedTag<float, 16>;
@@ -27,8 +27,8 @@ using FloatVector = hn::Vec<Floats>;
 inline constexpr std::size_t kVectorLanes = hn::MaxLanes(Floats());
 inline constexpr std::size_t kStepVectors = kStep / kVectorLanes;
 
-// Asks for the step one page ahead of this one: the hardware's own prefetching ends at each page.
-// Asking past the end of an array is harmless.
+// Fetches the step one page ahead, because the hardware's own prefetching ends at each page.
+// Fetching past the end of an array is harmless.
 HWY_INLINE void prefetch_page_ahead(const float* step) {
   constexpr std::size_t kPage = 4096;
   constexpr std::size_t kLine = 64;

@@ -26,7 +26,7 @@ HWY_INLINE void append(std::uint32_t reached, const float* step, std::uint32_t f
     candidates.magnitudes[slot] = magnitude_bits(step[lane]);
   };
   if (candidates.count + kStep <= candidates.indices.size()) {
-    // Most steps reach the floor once or not at all, in no order a branch predictor could learn.
+    // Most steps reach the floor once or not at all, and a branch predictor cannot learn which.
     append_lowest(candidates.count);
     candidates.count += reached != 0;
     for (reached &= reached - 1; reached != 0; reached &= reached - 1) {
@@ -40,8 +40,8 @@ HWY_INLINE void append(std::uint32_t reached, const float* step, std::uint32_t f
   candidates.count += static_cast<std::size_t>(std::popcount(reached));
 }
 
-// Adds one block and gathers its candidates. False if some G is inf or NaN. `before` receives the
-// residual as it was.
+// Adds one block and gathers its candidates. Returns false if some G is inf or NaN. `before`
+// receives the old residual.
 bool accumulate_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT residual,
                       std::size_t count, std::uint32_t first, float floor, Candidates& candidates,
                       float* HWY_RESTRICT before) {
@@ -84,9 +84,9 @@ bool accumulate_block(const float* HWY_RESTRICT gradient, float* HWY_RESTRICT re
 
 std::size_t accumulate_range(const float* gradient, float* residual, std::size_t size,
                              std::uint32_t first, float floor, Candidates& candidates) {
-  // A copy of the old block, to put back if need be, stays in the cache.
+  // The old block is kept, to be put back if needed. The copy stays in the cache.
   alignas(64) float before[kTopkBlock];
-  Candidates gathered = candidates;  // a local one, so that the count can stay in a register
+  Candidates gathered = candidates;  // a local copy, so that the count can stay in a register
   std::size_t start = 0;
   for (; start < size; start += kTopkBlock) {
     const std::size_t count = std::min(kTopkBlock, size - start);
@@ -140,8 +140,8 @@ namespace {
 constexpr std::size_t kFewElements = 32768;
 constexpr std::size_t kElementsPerCandidate = 50;
 
-// The sample rank that stands for rank k of the whole, moved down by three standard deviations and
-// two so that a floor above the cut is rare.
+// The rank in the sample that corresponds to rank k of the whole. It is moved down by three
+// standard deviations and two, so that the floor is seldom above the cut.
 std::size_t rank_in_sample(std::size_t size, std::size_t k, std::size_t samples) {
   const double expected =
       static_cast<double>(samples) * static_cast<double>(k) / static_cast<double>(size);
@@ -158,7 +158,7 @@ bool candidates_suffice(std::span<const Candidates> ranges, std::size_t k) {
   return total >= k;
 }
 
-// Each selected element lies in a cache line, often a page, of its own.
+// Selected elements are far apart: each is in another cache line, often on another page.
 void prefetch_ahead(std::span<const float> residual, std::span<const std::uint32_t> indices,
                     std::size_t s) {
   constexpr std::size_t kAhead = 32;
@@ -196,7 +196,8 @@ float estimate_floor(std::span<const float> gradient, std::span<const float> res
                      std::size_t k, std::span<std::uint32_t> sample) {
   const std::size_t size = gradient.size();
   const std::size_t samples = std::min(sample.size(), size / 4);
-  // One element of each stratum, at a position that follows no pattern a matrix might have.
+  // Takes one element of each stratum, at a random position, so that no pattern of the matrix
+  // matters.
   std::uint32_t random = 1;
   for (std::size_t s = 0; s < samples; ++s) {
     const std::size_t begin = s * size / samples;
@@ -209,7 +210,7 @@ float estimate_floor(std::span<const float> gradient, std::span<const float> res
     for (std::size_t s = 0; s < samples; ++s) visit(sample[s], 0U);
   };
   const MagnitudeCut cut = find_cut(for_each_sample, rank_in_sample(size, k, samples));
-  // Where most elements are zero, at least they are no candidates.
+  // Zeros are never candidates, even if most elements are zero.
   return std::max(std::bit_cast<float>(cut.magnitude), std::numeric_limits<float>::min());
 }
 

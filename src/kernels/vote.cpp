@@ -43,7 +43,7 @@ bool pack(const float* HWY_RESTRICT gradient, std::size_t count, std::uint8_t* H
   return std::all_of(lanes, lanes + kStep, [](float lane) { return lane == 0; });
 }
 
-// sum and carry of a + b + c, bit by bit; the sum replaces a.
+// Adds a, b and c bit by bit. The sum replaces a; the carry is returned.
 template <class V>
 HWY_INLINE V add_bits(V& a, V b, V c) {
   const V half = hn::Xor(a, b);
@@ -55,9 +55,10 @@ HWY_INLINE V add_bits(V& a, V b, V c) {
 constexpr std::size_t kVoterGroup = 8;
 constexpr std::size_t kMostPlanes = 64;
 
-// One counter per bit position, stored as planes: plane p holds bit p of all counters. They start
-// at 2^top - quorum, so that a count has reached the quorum exactly when it carries into plane
-// `top`. Voters are added eight at a time by a tree of full adders; only its carry ripples on.
+// Every bit position has a counter. Counters are stored as planes: plane p holds bit p of all of
+// them. They start at 2^top - quorum, so a counter that has reached the quorum has a bit in plane
+// `top`. A tree of full adders adds eight voters at a time, and only its carry goes on to higher
+// planes.
 template <class D>
 void majority_of_vector(D d, std::span<const std::uint8_t* const> voters, std::size_t at,
                         std::uint8_t* outcome) {

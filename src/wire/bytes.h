@@ -1,6 +1,6 @@
 #pragma once
 
-// Little-endian bytes in and out, bounds-checked.
+// Reading and writing little-endian bytes, with checks of the bounds.
 
 #include <bit>
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace gradwire::wire {
 
-// Bytes that arrived do not form what was expected: a peer's or the network's failure, never the
-// caller's mistake (that is std::invalid_argument or std::logic_error).
+// Bytes that arrived are not what was expected. A peer or the network has failed. Mistakes of the
+// caller are std::invalid_argument or std::logic_error.
 class WireError : public std::runtime_error {
  public:
   WireError(const std::string& field, std::size_t offset, const std::string& expected,
             const std::string& got);
 
-  // Byte offset, from the start of the payload, of the field that is wrong.
+  // The offset of the wrong field, in bytes from the start of the payload.
   std::size_t offset() const { return offset_; }
 
  private:
@@ -43,7 +43,7 @@ T to_little_endian(T value) {
 
 }  // namespace detail
 
-// Unchecked; the caller has made sure that sizeof(T) bytes are there.
+// Does not check: the caller must make sure that sizeof(T) bytes are there.
 template <typename T>
 T load_little_endian(const std::byte* from) {
   static_assert(std::is_unsigned_v<T>);
@@ -59,8 +59,8 @@ void store_little_endian(T value, std::byte* to) {
   std::memcpy(to, &value, sizeof(T));
 }
 
-// Reads fields one after the other. `field` names what is being read, for the error's text;
-// `start` is the offset of `bytes` in the whole payload, for the error's offset.
+// Reads fields one after the other. `field` names the field in an error's text. `start` is the
+// offset of `bytes` in the whole payload, for an error's offset.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes, std::size_t start = 0)
@@ -71,7 +71,7 @@ class Reader {
   std::uint32_t u32(const char* field) { return number<std::uint32_t>(field); }
   std::uint64_t u64(const char* field) { return number<std::uint64_t>(field); }
   float f32(const char* field) { return std::bit_cast<float>(u32(field)); }
-  // LEB128, shortest form only, so that equal content means equal bytes.
+  // LEB128. Only the shortest form is accepted, so that equal content means equal bytes.
   std::uint32_t varint(const char* field);
   std::span<const std::byte> bytes(std::size_t count, const char* field);
 
@@ -89,8 +89,8 @@ class Reader {
   std::size_t start_;
 };
 
-// Writes fields one after the other into the caller's buffer, never beyond it: a buffer smaller
-// than the documented bound is the caller's mistake and throws std::length_error.
+// Writes fields one after the other into the caller's buffer. If the buffer is too small, which is
+// the caller's mistake, it throws std::length_error and never writes beyond it.
 class Writer {
  public:
   explicit Writer(std::span<std::byte> buffer) : buffer_(buffer) {}
@@ -101,7 +101,7 @@ class Writer {
   void u64(std::uint64_t value) { number(value); }
   void f32(float value) { number(std::bit_cast<std::uint32_t>(value)); }
   void varint(std::uint32_t value);
-  // The next `count` bytes, for the caller to fill.
+  // Returns the next `count` bytes, which the caller fills.
   std::span<std::byte> reserve(std::size_t count);
 
   std::span<std::byte> rest() const { return buffer_.subspan(size_); }

@@ -8,7 +8,8 @@
 namespace gradwire::wire {
 namespace {
 
-// A 64-bit word at any bit offset within its first byte holds at least this many usable bits.
+// If a 64-bit word is read from the byte that holds the next bit, at least this many of its bits
+// can be used.
 constexpr unsigned kUsableBits = 57;
 
 constexpr std::size_t kCodesPerRefill = 4;
@@ -17,7 +18,7 @@ class BitWriter {
  public:
   explicit BitWriter(std::byte* out) : out_(out) {}
 
-  // length < kUsableBits. Storing all eight bytes every time is cheaper than deciding when to.
+  // length < kUsableBits. Storing all eight bytes each time is cheaper than deciding when to store.
   void put(std::uint64_t bits, unsigned length) {
     pending_ |= bits << filled_;
     filled_ += length;
@@ -45,9 +46,10 @@ class BitReader {
   explicit BitReader(std::span<const std::byte> bytes)
       : next_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  // At least kUsableBits - 1 bits (and never 64), or all that are left. The bits above available()
-  // are those that follow in the span, so that adding them a second time changes nothing; this way
-  // the load does not wait for the bits consumed last, and decoding is not bound by its latency.
+  // Afterwards at least kUsableBits - 1 bits (and never 64) are available, or all that are left.
+  // The bits above available() are already those that follow in the span, so adding them again
+  // changes nothing. So the load need not wait for the last consume(), whose latency would slow
+  // decoding.
   void refill() {
     if (end_ - next_ >= 8) [[likely]] {
       word_ |= load_little_endian<std::uint64_t>(next_) << available_;
@@ -59,7 +61,7 @@ class BitReader {
       word_ |= std::to_integer<std::uint64_t>(*next_++) << available_;
     }
   }
-  // No more than available(), and less than 64.
+  // `bits` is at most available() and below 64.
   void consume(unsigned bits) {
     word_ >>= bits;
     available_ -= bits;
@@ -75,8 +77,8 @@ class BitReader {
   unsigned available_ = 0;
 };
 
-// Reads a unary part of any length, past its closing one bit. False if it is longer than `most` or
-// is never closed.
+// Reads a unary part of any length and the one bit that ends it. Returns false if it is longer than
+// `most` or does not end.
 bool read_long_unary(BitReader& bits, std::uint64_t most, std::uint64_t& zeros) {
   for (zeros = 0; zeros <= most && bits.left() > 0; bits.refill()) {
     const auto run = static_cast<unsigned>(std::countr_zero(bits.word()));
@@ -93,15 +95,16 @@ bool read_long_unary(BitReader& bits, std::uint64_t most, std::uint64_t& zeros) 
 
 constexpr std::uint64_t low_bits(unsigned count) { return (std::uint64_t{1} << count) - 1; }
 
-// For 0 < value < 2^53, by the exponent of a double: the instruction that every x86-64 machine has
-// for counting leading zeros is slow on many.
+// For 0 < value < 2^53. It uses the exponent of a double: the instruction for counting leading
+// zeros that every x86-64 machine has is slow on many of them.
 unsigned floor_log2(std::uint64_t value) {
   constexpr unsigned kMantissaBits = 52, bias = 1023;
   const auto exact = static_cast<double>(static_cast<std::int64_t>(value));
   return static_cast<unsigned>(std::bit_cast<std::uint64_t>(exact) >> kMantissaBits) - bias;
 }
 
-// One code, before it is put into words: so many zeros, then the closing one bit and the tail.
+// One code before it is put into words: a number of zeros, the one bit that ends them, and the
+// tail.
 struct Code {
   std::uint64_t zeros;
   std::uint64_t closing_and_tail;
@@ -138,7 +141,7 @@ class Coder {
       out_.put(code.closing_and_tail, static_cast<unsigned>(code.length - code.zeros));
     }
   }
-  // Every put waits for the one before it, so two codes go at a time where a word holds them.
+  // Every put waits for the one before it, so two codes are put together if a word holds them.
   void put(const Code& first, const Code& second) {
     if (first.length + second.length < kUsableBits) [[likely]] {
       const std::uint64_t both = first.closing_and_tail << first.zeros |
@@ -167,21 +170,22 @@ void write(std::span<const std::uint32_t> entries, Coder<kind> coder) {
   if (i < entries.size()) coder.put(coder.code(entries[i]));
 }
 
-// What the zeros of a code say about its tail.
+// How the number of zeros decides the length of the tail, and the value of both.
 template <GapCode kind>
 class Tails {
  public:
   Tails(unsigned parameter, std::uint32_t length)
       : parameter_(parameter), parameter_mask_(low_bits(parameter)), length_(length) {}
 
-  // More belong to no gap below the chunk's length; tail bits and values stay below 2^32.
+  // A code with more zeros would be a gap beyond the chunk. With this limit, tails and values stay
+  // below 2^32.
   std::uint64_t most_zeros() const {
     return kind == GapCode::rice ? length_ : kLargestGapParameter + 1 - parameter_;
   }
   unsigned bits(std::uint64_t zeros) const {
     return kind == GapCode::rice ? parameter_ : parameter_ + static_cast<unsigned>(zeros);
   }
-  // The value coded by so many zeros and, as its lowest bits, this word.
+  // The value that this number of zeros and the lowest bits of this word stand for.
   std::uint64_t value(std::uint64_t zeros, std::uint64_t word) const {
     if constexpr (kind == GapCode::rice) return (zeros << parameter_) + (word & parameter_mask_);
     const std::uint64_t power = std::uint64_t{1} << bits(zeros);
@@ -194,7 +198,7 @@ class Tails {
   std::uint32_t length_;
 };
 
-// Both kinds in one function would be short of registers.
+// A function for both kinds would run out of registers.
 template <GapCode kind>
 [[gnu::noinline]] const char* read(std::span<const std::byte> body, unsigned parameter,
                                    bool with_signs, std::uint32_t length,
@@ -206,7 +210,7 @@ template <GapCode kind>
   std::uint64_t next = 0;
   std::size_t until_refill = 0;
   for (std::uint32_t& out : entries) {
-    // A word holds several codes of the usual length; a longer one takes the other branch below.
+    // A word holds several codes of the usual length. Longer codes take the other branch below.
     if (until_refill == 0) {
       bits.refill();
       until_refill = kCodesPerRefill;
@@ -215,7 +219,7 @@ template <GapCode kind>
     auto zeros = static_cast<std::uint64_t>(std::countr_zero(bits.word()));
     std::uint64_t tail;
     if (zeros + 1 + tails.bits(zeros) <= bits.available()) [[likely]] {
-      if (zeros >= 63) __builtin_unreachable();  // never are 64 bits available
+      if (zeros >= 63) __builtin_unreachable();  // 64 bits are never available
       tail = bits.word() >> (zeros + 1);
       bits.consume(static_cast<unsigned>(zeros) + 1 + tails.bits(zeros));
     } else {

@@ -1,4 +1,4 @@
-// Which code a chunk gets.
+// Decides which code a chunk gets.
 
 #include <algorithm>
 #include <array>
@@ -9,13 +9,12 @@
 namespace gradwire::wire {
 namespace {
 
-// Parameters priced in one pass over the entries.
+// One pass over the entries finds the cost of this many parameters.
 constexpr unsigned kCandidates = 4;
 
-// Exponential Golomb is priced where at least one gap in so many is below the smallest candidate
-// of Rice, a power of two no larger than an eighth of the mean (or 1). Of geometric gaps at most
-// one in eight is (or every gap of 0), and Rice is better for them; of clustered ones every third
-// and more.
+// Exponential Golomb is considered if at least one gap in this many is small: below a power of two
+// that is at most an eighth of the mean (or 1). Of geometric gaps, for which Rice is better, at
+// most one in eight is small (or every gap of 0). Of clustered gaps every third or more is.
 constexpr std::size_t kClusteredOneIn = 4;
 
 struct Choice {
@@ -23,8 +22,8 @@ struct Choice {
   std::uint64_t bits;
 };
 
-// The cheapest of the parameters from `first` to `last`, given the zero bits that each needs in all
-// and what one zero costs: itself, and with it perhaps a bit of the tail.
+// The cheapest of the parameters from `first` to `last`, given the number of zero bits that each
+// needs and the cost of a zero: one bit, or two if the tail grows with the zeros.
 Choice cheapest(unsigned first, unsigned last, const std::array<std::uint32_t, kCandidates>& zeros,
                 unsigned bits_per_zero, std::uint64_t count, unsigned sign_bits) {
   Choice best{first, UINT64_MAX};
@@ -36,8 +35,8 @@ Choice cheapest(unsigned first, unsigned last, const std::array<std::uint32_t, k
   return best;
 }
 
-// floor(log2 value) + kExponentBias for 0 < value < 2^31, in a way that loops can be vectorised on
-// any machine: the exponent of a float. Clearing the bit after the highest keeps the conversion
+// floor(log2 value) + kExponentBias for 0 < value < 2^31. It uses the exponent of a float, so that
+// loops can be vectorised on any machine. Clearing the bit after the highest keeps the conversion
 // from rounding up to the next power.
 constexpr std::uint32_t kExponentBias = 127;
 std::uint32_t biased_log2(std::uint32_t value) {
@@ -46,7 +45,7 @@ std::uint32_t biased_log2(std::uint32_t value) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(lowered)) >> kMantissaBits;
 }
 
-// The cheapest of the parameters from `first` on, for entries known to ascend.
+// The cheapest of the parameters from `first` on. The entries must ascend.
 Choice cheapest_exp_golomb(std::span<const std::uint32_t> entries, std::uint32_t base,
                            unsigned sign_bits, unsigned first) {
   const std::uint32_t add0 = std::uint32_t{1} << first;
@@ -63,7 +62,7 @@ Choice cheapest_exp_golomb(std::span<const std::uint32_t> entries, std::uint32_t
     logs2 += biased_log2(next + add2);
     logs3 += biased_log2(next + add3);
   }
-  // Exact even where a sum has wrapped around: all zeros together are fewer than the elements.
+  // This is exact even if a sum has wrapped around, as there are fewer zeros than elements.
   std::array<std::uint32_t, kCandidates> zeros{logs0, logs1, logs2, logs3};
   for (unsigned c = 0; c < kCandidates; ++c) {
     zeros[c] -= static_cast<std::uint32_t>(entries.size()) * (kExponentBias + first + c);
@@ -77,15 +76,15 @@ GapPlan plan_gaps(std::span<const std::uint32_t> entries, std::uint32_t base, bo
   const unsigned sign_bits = with_signs ? 1 : 0;
   const std::size_t count = entries.size();
   const std::uint32_t last = (entries.back() >> sign_bits) - base;
-  // floor(log2(mean gap + 1)) is the best parameter of a geometric distribution; clustered
-  // positions want a smaller one.
+  // floor(log2(mean gap + 1)) is the best parameter for a geometric distribution. A smaller one is
+  // best for clustered positions.
   const std::uint64_t spanned = last + std::uint64_t{1};
   const std::uint64_t gaps = spanned - std::min<std::uint64_t>(count, spanned);
   const auto largest = std::min<unsigned>(
       static_cast<unsigned>(std::bit_width(gaps / count + 1)) - 1, kLargestGapParameter);
   const unsigned smallest = largest - std::min(largest, kCandidates - 1);
 
-  // Zero bits for each candidate, in variables of their own so that the loop is vectorised.
+  // Zero bits of each candidate. They are separate variables, so that the loop is vectorised.
   const std::uint32_t first = (entries.front() >> sign_bits) - base;
   std::uint32_t zeros0 = first >> smallest;
   std::uint32_t zeros1 = zeros0 >> 1, zeros2 = zeros0 >> 2, zeros3 = zeros0 >> 3;
@@ -102,13 +101,14 @@ GapPlan plan_gaps(std::span<const std::uint32_t> entries, std::uint32_t base, bo
     zeros3 += zeros >> 3;
     small_gaps += zeros == 0 ? 1 : 0;
   }
-  // A step backwards, or none at all, wraps around to a gap of at least 2^31.
+  // Entries that do not ascend give a gap that wraps around to at least 2^31.
   if (all_bits >> 31) return {GapCode::rice, 0, 0, false};
 
   GapCode code = GapCode::rice;
   Choice best = cheapest(smallest, largest, {zeros0, zeros1, zeros2, zeros3}, 1, count, sign_bits);
   if (kClusteredOneIn * std::uint64_t{small_gaps} >= count) {
-    // Upwards from the parameter for the closest clusters, as long as a larger one may be cheaper.
+    // Begins with the parameters for the closest clusters and goes on as long as larger ones may be
+    // cheaper.
     for (unsigned k = 0; k + kCandidates - 1 <= kLargestGapParameter; k += kCandidates) {
       const Choice choice = cheapest_exp_golomb(entries, base, sign_bits, k);
       if (choice.bits < best.bits) {

@@ -1,12 +1,12 @@
 #pragma once
 
-// What one worker contributes of one bucket, for the methods whose payloads are gathered: a header
-// of fixed size, then one record per parameter in the order of the plan. The layout is in
+// One worker's contribution to one bucket, for the methods whose payloads are gathered. It has a
+// header of fixed size, then one record per parameter in the order of the plan. The layout is in
 // docs/wire_format.md.
 //
-// Both sides know the plan (method, order and sizes of the parameters), so it is checked, not sent.
-// The header says how many bytes the whole payload needs: where the agreed capacity was smaller,
-// only a prefix arrives at first, from which read_header() still works.
+// Both sides know the plan (method, order and sizes of the parameters), so it is not sent. The
+// header says how many bytes the whole payload needs. If the agreed capacity was smaller, only the
+// beginning arrives at first, and read_header() works on that.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace gradwire::wire {
 
 enum class Method : std::uint8_t { sign = 1, topk = 2, adacomp = 3 };
 
-// How topk's values travel. The halves are opaque 16-bit words here.
+// The type of topk's values on the wire. Here bf16 and fp16 are just 16-bit words.
 enum class ValueType : std::uint8_t { none = 0, fp32 = 1, bf16 = 2, fp16 = 3 };
 
 std::size_t value_bytes(ValueType type);
@@ -28,48 +28,49 @@ struct PayloadHeader {
   Method method{};
   ValueType values{};
   bool non_finite = false;         // some parameter's gradient was not finite
-  std::uint32_t contributors = 0;  // workers this payload speaks for: always 1 so far
+  std::uint32_t contributors = 0;  // number of workers it comes from; always 1 so far
   std::uint32_t parameters = 0;
-  std::uint64_t needed = 0;  // bytes of the whole payload, this header included
+  std::uint64_t needed = 0;  // bytes of the whole payload, including this header
 };
 
 inline constexpr std::size_t kHeaderBytes = 32;
 
-// From the first kHeaderBytes of a payload, the rest of which may not have arrived.
+// Reads the first kHeaderBytes of a payload. The rest need not have arrived.
 PayloadHeader read_header(std::span<const std::byte> payload);
 
-// No record is larger; a buffer of kHeaderBytes plus the bounds of all records always serves.
+// No record is larger than its bound. A buffer of kHeaderBytes plus the bounds of all records is
+// always large enough.
 std::size_t sign_bound(std::uint64_t elements);
 std::size_t topk_bound(const PositionsShape& shape, std::uint64_t k, ValueType values);
 std::size_t adacomp_bound(const PositionsShape& shape);
 
-// Records are written in the order of the plan, each by one of: abstain(), non_finite(), topk(), or
-// begin_...() and end(). Misuse throws std::logic_error, a buffer below the bound
+// Writes records in the order of the plan. Each is written by abstain(), non_finite(), topk(), or
+// begin_...() and end(). Misuse throws std::logic_error, and a buffer below the bound throws
 // std::length_error.
 class PayloadWriter {
  public:
   PayloadWriter(std::span<std::byte> buffer, Method method, ValueType values = ValueType::none);
 
-  // These two also replace a record that was begun.
+  // These two also replace a record that has begun.
   void abstain();
   void non_finite();
 
-  // One bit per element, least significant first, for the caller to fill; bits past the last
-  // element must be zero. The scale is known only afterwards, hence end().
+  // Returns room for one bit per element, least significant first, which the caller fills. Bits
+  // past the last element must be zero. end() then takes the scale, which is known only afterwards.
   std::span<std::byte> begin_sign(std::uint64_t elements);
-  // Valid until end(), abstain() or non_finite(). The shape has signs.
+  // The result is valid until end(), abstain() or non_finite(). The shape must have signs.
   PositionsWriter& begin_adacomp(const PositionsShape& shape);
   void end(float scale);
 
-  // Positions from the parameter's start, ascending; one value each.
+  // Ascending positions, counted from the parameter's start, with one value each.
   void topk(const PositionsShape& shape, std::span<const std::uint32_t> positions,
             std::span<const float> values);
   void topk(const PositionsShape& shape, std::span<const std::uint32_t> positions,
             std::span<const std::uint16_t> values);
 
-  // Bytes written so far, header and ended records.
+  // The bytes of the header and of all ended records.
   std::size_t size() const { return writer_.size(); }
-  // Writes the header and returns the bytes of the payload.
+  // Writes the header and returns the payload's size in bytes.
   std::size_t finish(std::uint32_t contributors);
 
  private:
@@ -82,7 +83,7 @@ class PayloadWriter {
 
   Writer writer_;
   PositionsWriter positions_;
-  std::size_t record_ = 0;  // where the record being written starts
+  std::size_t record_ = 0;  // offset of the record that is being written
   std::uint32_t parameters_ = 0;
   Method method_;
   ValueType values_;
@@ -112,7 +113,7 @@ class Values {
 
   ValueType type() const { return type_; }
   std::size_t size() const { return bytes_.size() / value_bytes(type_); }
-  // Copies out.size() values starting with number `first`; the element type must fit type().
+  // Copies out.size() values, beginning with number `first`. The element type must match type().
   void read(std::size_t first, std::span<float> out) const;
   void read(std::size_t first, std::span<std::uint16_t> out) const;
 
@@ -130,11 +131,11 @@ struct TopkRecord {
   Values values;
 };
 
-// Reads the records in order, each with what the plan says about it. Throws WireError. The bytes
-// stay the caller's and must outlive the records.
+// Reads the records in the order of the plan. Throws WireError. The caller keeps the bytes, which
+// must outlive the records.
 class PayloadReader {
  public:
-  // Bytes after the needed ones (padding up to the capacity) are ignored.
+  // Ignores the padding between the needed bytes and the capacity.
   PayloadReader(std::span<const std::byte> payload, Method method, std::uint32_t parameters,
                 ValueType values = ValueType::none);
 
@@ -142,15 +143,16 @@ class PayloadReader {
   SignRecord sign(std::uint64_t elements);
   AdacompRecord adacomp(const PositionsShape& shape);
   TopkRecord topk(const PositionsShape& shape);
-  // Where in the payload the next record starts.
+  // The offset of the next record in the payload.
   std::size_t offset() const { return reader_.offset(); }
-  // Checks that every parameter has been read and nothing is left over.
+  // Checks that every parameter has been read and that nothing is left.
   void finish() const;
 
  private:
   Contribution next_record(Method method);
   float scale();
-  // Walks the chunk headers of a positions section; the chunks themselves are checked when decoded.
+  // Reads the chunk headers of a section of positions. The chunks are checked when they are
+  // decoded.
   PositionsReader positions(const PositionsShape& shape, std::uint64_t& entries);
 
   PayloadHeader header_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What reading and writing payloads share.
+// What the reader and the writer of payloads share.
 
 #include <cstddef>
 #include <cstdint>

@@ -106,7 +106,8 @@ TopkRecord PayloadReader::topk(const PositionsShape& shape) {
   if (record.contribution != Contribution::present) return record;
   std::uint64_t entries = 0;
   record.positions = positions(shape, entries);
-  // Each claimed entry is backed by at least one bit of a chunk's body, but not by its value yet.
+  // Each claimed entry has at least one bit in a chunk's body. Whether its value is there is not
+  // known yet.
   if (entries > reader_.rest().size()) {
     throw WireError("values", reader_.offset(), std::to_string(entries) + " values",
                     std::to_string(reader_.rest().size()) + " bytes (truncated)");

@@ -10,7 +10,7 @@
 namespace gradwire::wire {
 namespace {
 
-// The first byte of a chunk. A code's parameter is added to its first tag.
+// The first byte of a chunk is a tag. A code's tag is the one here plus its parameter.
 constexpr std::uint8_t kEmptyTag = 0x00;
 constexpr std::uint8_t kFirstRiceTag = 0x01;
 constexpr std::uint8_t kFirstExpGolombTag = 0x21;

@@ -1,15 +1,15 @@
 #pragma once
 
-// The positions a sparse method sends of one parameter: strictly ascending, each with a sign bit or
-// without, delta-coded in chunks of a fixed number of elements.
+// The positions that a sparse method sends of one parameter. They are strictly ascending, each with
+// or without a sign bit, and delta-coded in chunks of a fixed number of elements.
 //
-// Every chunk starts on a byte and stands alone: chunks can be encoded by several threads and
-// joined, and a reader can skip to any of them by their headers. The layout is in
+// Every chunk begins at a byte and does not depend on others. So several threads can encode chunks
+// that are joined later, and a reader can skip chunks by their headers. The layout is in
 // docs/wire_format.md.
 //
-// The words used here: an *entry* is a position counted from the start of its chunk, or with signs
-// 2 * position + (1 if negative). An adacomp kernel writes entries, this coder takes them as they
-// are, and decoding gives the same entries back.
+// An *entry* is a position counted from the start of its chunk, or with signs
+// 2 * position + (1 if negative). The kernel of adacomp writes entries, this coder takes them as
+// they are, and decoding returns the same entries.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace gradwire::wire {
 
-// Small enough that a chunk of a result stays in the second-level cache while several workers'
-// contributions are added to it, large enough that headers cost 3 % at a density of 0.2 %.
+// A chunk of a result stays in the second-level cache while the contributions of several workers
+// are added to it. Chunk headers cost 3 % at a density of 0.2 %.
 inline constexpr std::uint32_t kDefaultChunkLength = 65536;
 inline constexpr std::uint32_t kLongestChunk = std::uint32_t{1} << 30;
 
-// Known to both sides from the plan; nothing of it is sent.
+// Both sides know this from the plan, so it is not sent.
 struct PositionsShape {
   std::uint64_t elements = 0;
   std::uint32_t chunk_length = kDefaultChunkLength;  // in [1, kLongestChunk]
@@ -34,13 +34,13 @@ struct PositionsShape {
   std::uint32_t length_of(std::uint64_t chunk) const;
 };
 
-// No section of this shape is larger, whatever is selected; and a buffer of this size always
-// serves.
+// No section of this shape is larger, whatever is selected. A buffer of this size is always large
+// enough.
 std::size_t positions_bound(const PositionsShape& shape);
 
-// Writes chunk after chunk into the caller's buffer. Entries that are not strictly ascending or not
-// within the chunk are the caller's mistake (std::invalid_argument), as is a buffer below the bound
-// (std::length_error); nothing is ever written beyond the buffer.
+// Writes chunk after chunk into the caller's buffer and never beyond it. Entries that are not
+// strictly ascending or not within the chunk are a std::invalid_argument, a buffer below the bound
+// is a std::length_error. Both are mistakes of the caller.
 class PositionsWriter {
  public:
   PositionsWriter() = default;
@@ -48,10 +48,10 @@ class PositionsWriter {
                   std::uint64_t first_chunk = 0);
 
   void chunk(std::span<const std::uint32_t> entries);
-  // Appends the chunks that another writer, started at this one's next chunk, has encoded
-  // elsewhere.
+  // Appends chunks that another writer has encoded. That writer must have begun at this one's next
+  // chunk.
   void append(const PositionsWriter& continuation);
-  // The whole section at once, without signs, from positions counted from the parameter's start.
+  // Writes the whole section at once, without signs. Positions count from the parameter's start.
   void all(std::span<const std::uint32_t> positions);
 
   std::uint64_t next_chunk() const { return next_chunk_; }
@@ -71,18 +71,19 @@ class PositionsWriter {
   std::uint64_t entries_ = 0;
 };
 
-// Reads chunk after chunk; a value type, so that a copy keeps a place to come back to. Throws
-// WireError for any bytes a writer cannot have written.
+// Reads chunk after chunk. It can be copied to remember a place. Throws WireError for any bytes
+// that a writer cannot have written.
 class PositionsReader {
  public:
   PositionsReader() = default;
-  // `start`: the offset of `bytes` in the payload, for error messages.
+  // `start` is the offset of `bytes` in the payload, for error messages.
   PositionsReader(const PositionsShape& shape, std::span<const std::byte> bytes,
                   std::size_t start = 0);
 
-  // The entries of the next chunk, in `scratch`, which holds at least the chunk's length.
+  // Returns the entries of the next chunk, in `scratch`, which must have room for the chunk's
+  // length.
   std::span<const std::uint32_t> next(std::span<std::uint32_t> scratch);
-  // Passes over the next chunk by its header alone and returns how many entries it claims.
+  // Skips the next chunk by its header and returns how many entries it claims to have.
   std::uint32_t skip();
 
   const PositionsShape& shape() const { return shape_; }

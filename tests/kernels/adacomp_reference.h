@@ -16,7 +16,7 @@ struct AdacompReference {
   std::vector<std::uint32_t> selection;
 };
 
-// The definition, bin by bin and element by element.
+// Follows the definition bin by bin and element by element.
 inline AdacompReference adacomp_select_reference(std::span<const float> gradient,
                                                  std::span<float> residual,
                                                  std::size_t bin_length) {

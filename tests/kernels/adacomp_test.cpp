@@ -25,7 +25,7 @@ struct Selected {
   std::vector<std::uint32_t> selection;
 };
 
-// At an odd offset in memory, with guards around everything that is written.
+// Calls the kernel at an odd offset in memory and checks guards around everything that it writes.
 Selected select(const std::vector<float>& gradient, std::vector<float>& residual,
                 std::size_t bin_length) {
   const std::size_t n = gradient.size();
@@ -95,7 +95,7 @@ TEST(Adacomp, SelectsAsTheReferenceOnSpecialValues) {
         expect_as_reference(gradient, residual, bin);
       }
     }
-    // G is zero in the whole bin and H is not: nothing may be sent.
+    // G is zero in the whole bin and H is not. Nothing may be sent.
     expect_as_reference(std::vector<float>(100, -2.0F), std::vector<float>(100, 2.0F), 50);
     expect_as_reference(std::vector<float>(100, -0.0F), std::vector<float>(100, -0.0F), 50);
     expect_as_reference(std::vector<float>(100, 1.5F), std::vector<float>(100, 0.0F), 50);
@@ -129,7 +129,7 @@ TEST(Adacomp, LeavesEverythingFromANonFiniteBinOnUntouched) {
         }
       }
     }
-    // Finite numbers whose sum is not.
+    // Both numbers are finite, but their sum is not.
     const float huge = std::numeric_limits<float>::max();
     expect_as_reference(std::vector<float>(20, huge), std::vector<float>(20, huge), 10);
   });
@@ -160,7 +160,7 @@ TEST(Adacomp, DoesNotDependOnTheSplitIntoBlocks) {
   });
 }
 
-// Small multiples of a power of two: every sum is exact, so equality is.
+// The values are small multiples of a power of two, so every sum is exact.
 TEST(Adacomp, LosesNothingAndUndoesAStep) {
   on_every_target([] {
     const std::size_t n = 1003;

@@ -8,7 +8,7 @@
 
 namespace gradwire::kernels {
 
-// Runs `body` once on each SIMD target this machine supports, then goes back to the best one.
+// Runs `body` once on each SIMD target that this machine supports, then returns to the best one.
 template <class Body>
 void on_every_target(Body&& body) {
   for (std::int64_t rest = supported_targets(); rest != 0; rest &= rest - 1) {

@@ -6,12 +6,12 @@
 
 #include "kernels/half.h"
 
-// What kernels/half.h says, by arithmetic rather than by bits.
+// What kernels/half.h specifies, computed with arithmetic instead of bits.
 namespace gradwire::kernels::reference {
 
 struct HalfShape {
   int mantissa_bits;
-  int least_exponent;  // of a normal number
+  int least_exponent;  // of normal numbers
   int bias;
 };
 
@@ -40,7 +40,7 @@ inline std::uint16_t narrow(HalfFormat format, float value) {
     return sign | infinite | 1 << (shape.mantissa_bits - 1) | payload;
   }
   if (std::isinf(value)) return sign | infinite;
-  // In units of the last place nearbyint rounds to the nearest even integer.
+  // In units of the last place, nearbyint rounds as specified.
   const int exponent =
       value == 0 ? shape.least_exponent : std::max(std::ilogb(value), shape.least_exponent);
   const double units =

@@ -57,8 +57,8 @@ TEST_P(Half, EveryTargetWidensToTheSameBits) {
   });
 }
 
-// All floats whose low bits are all zero, all one, or around the middle between two halves: every
-// exponent, every tie and its neighbours.
+// Tries all floats whose low bits are all zero, all one, or around the middle between two halves.
+// These include every exponent, every tie and its neighbours.
 TEST_P(Half, NarrowsToTheNearestEven) {
   std::vector<float> values;
   for (std::uint32_t high = 0; high < 1U << 19; high += 1) {

@@ -10,13 +10,13 @@ namespace gradwire::kernels {
 
 using FloatLimits = std::numeric_limits<float>;
 
-// Nothing, single elements, everything around a vector, a step and a block.
+// Sizes of nothing, of single elements, and around a vector, a step and a block.
 inline constexpr std::size_t kSizes[] = {
     0,  1,  2,   3,    7,    8,    9,    15,   16,   17,   31,   32,   33,    63,
     64, 65, 100, 1000, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192, 10001, 40000};
 
-// Normally distributed values with exact zeros of both signs, denormals and equal magnitudes
-// strewn in.
+// Normally distributed values, among them exact zeros of both signs, denormals and equal
+// magnitudes.
 inline std::vector<float> gradient_like(std::size_t size, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -42,7 +42,7 @@ inline std::vector<float> gradient_like(std::size_t size, unsigned seed) {
   return values;
 }
 
-// A copy that starts one element past an aligned address.
+// A copy that begins one element after an aligned address.
 template <class T>
 class Unaligned {
  public:

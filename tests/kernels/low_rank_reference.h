@@ -6,7 +6,7 @@
 
 #include "kernels/low_rank.h"
 
-// The low-rank steps as written on paper, in double, with E always settled.
+// The low-rank steps as in the literature, in double, with E always settled.
 namespace gradwire::kernels::low_rank::reference {
 
 using Matrix = std::vector<float>;

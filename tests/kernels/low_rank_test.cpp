@@ -21,7 +21,7 @@ namespace {
 using reference::Matrix;
 using reference::random_matrix;
 
-// Copies into a buffer that starts one float off any alignment, as a view into a bucket may.
+// Copies into a buffer that begins one float after an aligned address, as a view into a bucket may.
 struct Unaligned {
   explicit Unaligned(const Matrix& values) : storage(values.size() + 1) {
     std::copy(values.begin(), values.end(), data());
@@ -69,13 +69,13 @@ void expect_near(const Matrix& actual, const Matrix& expected, double tolerance)
   expect_near(actual, std::vector<double>(expected.begin(), expected.end()), tolerance);
 }
 
-// Every shape on every SIMD target of this machine.
+// Tests every shape on every SIMD target of this machine.
 class LowRank : public testing::TestWithParam<std::tuple<Shape, std::int64_t>> {
  protected:
   void SetUp() override { hwy::SetSupportedTargetsForTest(std::get<1>(GetParam())); }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
   Case input{std::get<0>(GetParam())};
-  // Entries are below 1 and so are the factors': sums of `count` products stay below this.
+  // All entries are below 1, so the error of a sum of `count` products stays below this.
   static double rounding(std::size_t count) { return 1e-6 * static_cast<double>(count + 1); }
 };
 
@@ -116,7 +116,8 @@ TEST_P(LowRank, SettlingFirstGivesTheSameBits) {
   EXPECT_EQ(lazy_left, settled_left);
 }
 
-// Nothing is lost: what is decoded plus the settled residual is the gradient plus the old residual.
+// Nothing is lost: the decoded matrix plus the settled residual is the gradient plus the old
+// residual.
 TEST_P(LowRank, EncodeDecodeAndSettleConserve) {
   const Matrix before = input.settled_residual();
   Matrix residual = input.residual, right(input.right.size()), sent(residual.size());
@@ -201,7 +202,7 @@ TEST_P(LowRank, UndoGivesTheSettledResidualBack) {
   expect_near(residual, before, rounding(input.shape.rank));
 }
 
-// Wherever the bad value is, and whichever half of the work was done when it was met.
+// The bad value may be anywhere, so that any part of the work is done when it is found.
 TEST_P(LowRank, NonFiniteGradientLeavesTheSettledResidual) {
   const Matrix before = input.settled_residual();
   const std::size_t count = input.gradient.size();
@@ -212,7 +213,7 @@ TEST_P(LowRank, NonFiniteGradientLeavesTheSettledResidual) {
       if (count == 0) continue;
       Matrix gradient = input.gradient, start = input.residual;
       gradient[at] = bad;
-      // Neither of two huge values is infinite, but their sum is.
+      // Both values are finite, but their sum is infinite.
       if (std::isfinite(bad)) start[at] = bad;
       Matrix residual = start, left(input.left.size()), right(input.right.size());
       EXPECT_FALSE(encode_left(input.shape, gradient.data(), residual.data(), input.pending(),

@@ -50,7 +50,7 @@ void expect_orthonormal(const Factor& factor) {
   }
 }
 
-// What of each original column the basis does not reach, relative to the column.
+// Checks the part of each original column that the basis does not reach, relative to the column.
 void expect_spans(const Factor& basis, const Factor& original, double tolerance) {
   for (std::size_t c = 0; c < original.rank; ++c) {
     std::vector<double> rest(original.rows);
@@ -94,7 +94,7 @@ TEST_P(Orthonormalise, RandomColumns) {
 
 TEST_P(Orthonormalise, ColumnsOfAnyMagnitude) {
   for (float scale : {1e-42F, 1e-30F, 1e30F}) {
-    // Denormals keep few digits, but the basis spans the digits there are.
+    // Denormals have few digits, and the basis spans those.
     check_all_sizes([scale](Factor& f) {
       for (float& value : f.values) value *= scale;
     });
@@ -118,7 +118,8 @@ TEST_P(Orthonormalise, DuplicatedColumns) {
   });
 }
 
-// As from a gradient of batch size one: every column a multiple of the same vector, up to rounding.
+// A gradient of batch size one gives such a factor: up to rounding, every column is a multiple of
+// one vector.
 TEST_P(Orthonormalise, RankOne) {
   check_all_sizes([](Factor& f) {
     for (std::size_t i = 0; i < f.rows; ++i) {
@@ -136,7 +137,7 @@ TEST_P(Orthonormalise, UnitVectorsThatTheCompletionWouldChoose) {
   });
 }
 
-// Singular values from 1 to `smallest`, along random directions on both sides.
+// A factor with singular values from 1 to `smallest` and random singular vectors.
 Factor ill_conditioned(std::size_t rows, std::size_t rank, double smallest) {
   const Factor left = orthonormalised(random_factor(rows, rank, 2));
   const Factor right = orthonormalised(random_factor(rank, rank, 3));

@@ -8,7 +8,7 @@
 
 #include "kernels/sign.h"
 
-// What kernels/sign.h says, element by element.
+// What kernels/sign.h specifies, element by element.
 namespace gradwire::kernels::reference {
 
 inline float sign(float value) { return value >= 0 ? 1.0F : -1.0F; }

@@ -82,7 +82,7 @@ TEST(EncodeSigns, SplittingAtBlocksChangesNothing) {
 }
 
 TEST(EncodeSigns, LosesNothing) {
-  // Multiples of 1/64 below 2^10: every sum and difference is exact, so conservation is too.
+  // All values are multiples of 1/64 below 2^10, so every sum and difference is exact.
   std::mt19937 random(6);
   std::vector<float> gradient(5000);
   std::vector<float> before(5000);

@@ -10,7 +10,8 @@
 
 namespace gradwire::kernels::reference {
 
-// Sort everything by falling magnitude, keeping the order of equals; the first k, ascending.
+// Sorts everything by falling magnitude, keeps the order of equals, and returns the indices of the
+// first k, ascending.
 inline std::vector<std::uint32_t> largest(std::span<const float> values, std::size_t k) {
   std::vector<std::uint32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0U);

@@ -15,7 +15,7 @@ namespace {
 
 using Indices = std::vector<std::uint32_t>;
 
-// Owns the room of one range.
+// Owns the memory for the candidates of one range.
 struct Room {
   explicit Room(std::size_t capacity) : indices(capacity), magnitudes(capacity) {}
   Candidates empty() { return {indices, magnitudes}; }
@@ -29,7 +29,7 @@ std::vector<float> sum(std::span<const float> a, std::span<const float> b) {
   return total;
 }
 
-// The whole encoder on one range; `sufficed` tells which way the selection went.
+// Runs the whole encoder on one range. `sufficed` receives whether the candidates sufficed.
 Indices encode(std::span<const float> gradient, std::span<float> residual, std::size_t k,
                bool* sufficed = nullptr) {
   const std::size_t capacity = candidate_capacity(gradient.size(), k);

@@ -50,7 +50,8 @@ TEST(Majority, CountsEveryVote) {
         for (auto& byte : own) byte = static_cast<std::uint8_t>(random());
         pointers.push_back(own.data() + 1);
       }
-      // Byte 0 lets every count from none to all occur; random votes stay near the middle.
+      // In byte 0 every count from none to all occurs. The counts of random votes are near the
+      // middle.
       for (std::size_t w = 0; w < voters && bytes > 0; ++w) {
         votes[w][1] = static_cast<std::uint8_t>(w * 8 < voters * (random() % 9) ? 0xF0 : 0x00) |
                       (w % 2 == 0 ? 0x01 : 0x02);

@@ -49,7 +49,7 @@ std::vector<std::byte> write(const Entries& entries, bool with_signs, const GapP
   std::vector<std::byte> body(plan.body_bytes + kGapCodeSlack);
   write_gaps(entries, 0, with_signs, plan, body.data());
   body.resize(plan.body_bytes);
-  body.shrink_to_fit();  // so that a sanitizer sees a read past the end
+  body.shrink_to_fit();  // so that a sanitizer notices a read past the end
   return body;
 }
 
@@ -104,7 +104,7 @@ TEST(GapCode, RoundTripWithEveryParameter) {
   }
 }
 
-// A unary part of several words may start and end at any bit of a body's last word.
+// A unary part of several words may begin and end at any bit of the body's last word.
 TEST(GapCode, RoundTripOfLongGapsAtEveryBit) {
   for (std::uint32_t cluster = 1; cluster < 130; ++cluster) {
     for (std::uint32_t gap = 0; gap < 200; ++gap) {
@@ -114,7 +114,7 @@ TEST(GapCode, RoundTripOfLongGapsAtEveryBit) {
       expect_round_trip(positions, 1000, false,
                         {GapCode::rice, 0, (cluster + 1 + gap + 7) / 8, true});
     }
-    // Codes of up to 61 bits.
+    // These codes have up to 61 bits.
     for (unsigned width = 0; width < 30; ++width) {
       Entries positions;
       for (std::uint32_t i = 0; i < cluster; ++i) positions.push_back(i);
@@ -126,7 +126,7 @@ TEST(GapCode, RoundTripOfLongGapsAtEveryBit) {
   }
 }
 
-// The plan states exactly what is written, and where gaps are clustered there is nothing cheaper.
+// The plan knows exactly what is written, and for clustered gaps no other code is cheaper.
 TEST(GapCode, PlansAreExactAndCheap) {
   std::mt19937 random(2);
   for (const bool with_signs : {false, true}) {
@@ -157,7 +157,7 @@ TEST(GapCode, RefuseZerosWithoutEndAndOverlongCodes) {
         EXPECT_NE(read_gaps({}, code, k, with_signs, 65536, entries), nullptr);
       }
     }
-    // One code of exponential Golomb with any number of zeros and a tail of zeros: the gap is
+    // One code of exponential Golomb with any number of zeros and a tail of zeros. The gap is
     // 2^k (2^zeros - 1).
     for (unsigned k = 0; k <= kLargestGapParameter; ++k) {
       for (unsigned count = 0; count < 70; ++count) {

@@ -28,7 +28,7 @@ std::vector<std::byte> adacomp_payload() {
   std::vector<std::byte> buffer(kHeaderBytes + 3 * adacomp_bound(adacomp_shape));
   PayloadWriter writer(buffer, Method::adacomp);
   writer.begin_adacomp(adacomp_shape).chunk(std::vector<std::uint32_t>{2, 3 * 2});
-  writer.non_finite();  // found half-way: what was written is replaced
+  writer.non_finite();  // replaces the record that has begun
   PositionsWriter& positions = writer.begin_adacomp(adacomp_shape);
   for (std::uint32_t c = 0; c < 4; ++c) positions.chunk(std::vector<std::uint32_t>{c, 100 + c});
   writer.end(2.0F);
@@ -87,7 +87,7 @@ TEST(Payload, TopkRoundTrip) {
   const auto bytes = topk_payload(ValueType::fp32, positions, floats);
   PayloadReader reader(bytes, Method::topk, 2, ValueType::fp32);
   TopkRecord record = reader.topk(topk_shape);
-  EXPECT_EQ(reader.offset(), bytes.size() - 1);  // all but the record that abstains
+  EXPECT_EQ(reader.offset(), bytes.size() - 1);  // the record that abstains is left
   ASSERT_EQ(record.values.size(), 4U);
   std::vector<float> read(3);
   record.values.read(1, read);

@@ -19,7 +19,7 @@ std::uint32_t entry(std::uint32_t position, bool negative, bool with_signs) {
   return with_signs ? 2 * position + (negative ? 1 : 0) : position;
 }
 
-// Every element sent with probability `density`, independently: geometric gaps.
+// Every element is sent independently with probability `density`, so gaps are geometric.
 Chunks random_chunks(const PositionsShape& shape, double density, std::mt19937& random) {
   std::bernoulli_distribution sent(density);
   std::bernoulli_distribution negative(0.5);
@@ -32,7 +32,7 @@ Chunks random_chunks(const PositionsShape& shape, double density, std::mt19937& 
   return chunks;
 }
 
-// Gaps of about e^(x * spread) with normal x: the larger the spread, the tighter the clusters and
+// Gaps are about e^(x * spread) with normal x. The larger the spread, the tighter the clusters and
 // the wider the spaces between them.
 Chunks clustered_chunks(const PositionsShape& shape, double median, double spread,
                         std::mt19937& random) {
@@ -56,7 +56,7 @@ std::size_t total(const Chunks& chunks) {
 
 constexpr std::byte untouched{0xA5};
 
-// Encodes into a buffer of exactly the bound, inside memory that must stay untouched around it.
+// Encodes into a buffer of exactly the bound and checks that memory around it stays untouched.
 std::vector<std::byte> encode(const PositionsShape& shape, const Chunks& chunks) {
   const std::size_t bound = positions_bound(shape);
   std::vector<std::byte> memory(bound + 64, untouched);
@@ -98,7 +98,7 @@ TEST(Positions, RoundTripAtEveryDensityAndLength) {
   }
 }
 
-// Long runs between clusters force unary parts of more than one word.
+// Long runs between clusters need unary parts of more than one word.
 TEST(Positions, RoundTripOfClusters) {
   for (const bool with_signs : {false, true}) {
     const PositionsShape shape{200000, 50000, with_signs};
@@ -133,7 +133,7 @@ TEST(Positions, StayWithinFivePercentOfTheEntropy) {
   }
 }
 
-// Bits per gap by the frequencies of the gaps themselves.
+// The entropy of the gaps, in bits per gap, from their own frequencies.
 double entropy_of_gaps(const Chunks& chunks, bool with_signs) {
   std::map<std::uint32_t, double> frequency;
   for (const auto& chunk : chunks) {
@@ -236,7 +236,7 @@ TEST(Positions, RefuseEntriesOutOfOrderOrRange) {
     EXPECT_THROW(PositionsWriter(plain, buffer).chunk(entries), std::invalid_argument);
     EXPECT_THROW(PositionsWriter(plain, buffer).all(entries), std::invalid_argument);
   }
-  // The same position with both signs.
+  // These are the same position with both signs.
   EXPECT_THROW(PositionsWriter(with_signs, buffer).chunk(std::vector<std::uint32_t>{8, 9}),
                std::invalid_argument);
 }
@@ -273,7 +273,7 @@ TEST(Positions, RefuseEveryTruncation) {
   }
 }
 
-// Flipping any one bit gives an error or other valid positions, never anything else.
+// Flipping any one bit gives an error or other valid positions.
 TEST(Positions, SurviveEveryFlippedBit) {
   std::mt19937 random(8);
   const PositionsShape shape{700, 300, true};

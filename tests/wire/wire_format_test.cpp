@@ -1,4 +1,4 @@
-// The worked example of docs/wire_format.md is what the code writes.
+// Checks that the code writes the worked example of docs/wire_format.md.
 
 #include <gtest/gtest.h>
 
