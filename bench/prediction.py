@@ -1,10 +1,10 @@
-"""Predictions against measurements, and `auto` against the best: models and rates of the race.
+"""Compares predictions with measurements, and `auto` with the best method.
 
     python -m bench.prediction [--json FILE] [--models mlp,lstm] [--rates 100mbit,250mbit,1gbit]
 
-For every rate the link is probed, and stock DDP, every method and, once it has decided, `auto`
-train some steps, four at a time in turn. The profiles that the methods record at the last rate
-serve to predict all of them, so the other rates are not fitted.
+For every rate the link is probed. Then stock DDP, every method and, once it has decided, `auto`
+take turns of four training steps. The profiles that the methods record at the last rate are used to
+predict all rates, so that nothing is fitted to the other rates.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from bench.race.worker import Entrant, keep_freed_memory
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release"))
 DDP, AUTO = "ddp", "auto"
-METHODS = ("allreduce", "half", "sign", "topk", "powersgd", "acpsgd", "adacomp")
+METHODS = tuple(name for name in gradwire.methods() if name != AUTO)
 BATCHES = {"mlp": 128, "lstm": 20, "bert": 1, "resnet50": 4, "mlp-small": 8}
 RANK = 4
 TURN = 4
 STEPS = 16
-SECONDS = 15.0  # of timed steps; whoever has had as many has no further turn
+SECONDS = 15.0  # after so many seconds of timed steps a method has no further turn
 
 
 def seconds_of_turn(entrant: Entrant) -> list[float]:
-    """Of forward and backward, on the slowest worker."""
+    """Returns the seconds of forward and backward in each step, on the slowest worker."""
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, entrant.take_turn(TURN)["steps"])
     return [max(sum(step[:2]) for step in steps) for steps in zip(*everyone, strict=True)]
@@ -70,7 +70,7 @@ def work(model: str, out: Path) -> None:
 
 
 def tried_in(contest: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `auto` tried when it last decided, and what a step of it took."""
+    """Returns what `auto` tried when it last decided, and the seconds of a step."""
     return [
         {
             "methods": sorted(set(contender["methods"].values())) or ["allreduce"],
@@ -86,7 +86,7 @@ def in_lab(rate: str, *command: str) -> None:
 
 
 def predicted(profile: dict[str, Any], link: dict[str, Any], method: str) -> float:
-    """The link's bandwidth is the probe's own, so no name of a rate comes into it."""
+    """Predicts with the bandwidth that the probe has measured, not with the lab's rate."""
     result = gradwire.plan(profile=profile, link=link, methods=[method], rank=RANK)
     return result["points"][0]["methods"][method]["seconds"]
 
@@ -124,7 +124,7 @@ def compared(
 
 
 def wrong_orders(place: dict[str, Any]) -> list[str]:
-    """Pairs of methods that differ by more than 10 % and are predicted reversed."""
+    """Returns pairs of methods that differ by more than 10 % and are predicted in reverse order."""
     measured, predicted = place["measured"], place["predicted"]
     return [
         f"{place['model']} at {place['rate']}: {a} before {b}"
@@ -138,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="mlp,lstm")
     parser.add_argument("--rates", default="100mbit,250mbit,1gbit")
-    parser.add_argument("--json", type=Path, help="write everything measured here")
+    parser.add_argument("--json", type=Path, help="write all measurements to this file")
     parser.add_argument("--work", metavar="MODEL", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:

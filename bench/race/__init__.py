@@ -1,1 +1,1 @@
-"""The race: seconds per training step of every method and its peers on emulated slow networks."""
+"""The race measures the seconds per training step of all methods and peers on slow networks."""

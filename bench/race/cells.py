@@ -1,30 +1,20 @@
-"""The cells of the race: a model, a batch, a rate, a number of workers, and who runs there."""
+"""The cells of the race. Each has a model, a batch, a rate, a number of workers and contenders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 EVERYONE = (
-    *("compute", "ddp", "allreduce", "half", "sign", "sign-vote", "topk", "adacomp"),
-    *(
-        "powersgd",
-        "acpsgd",
-        "acpsgd-bf16",
-        "auto",
-        "torch-fp16",
-        "torch-powersgd",
-        "epfml-powersgd",
-    ),
-)
+    "compute", "ddp", "allreduce", "half", "sign", "sign-vote", "topk", "adacomp", "powersgd",
+    "acpsgd", "acpsgd-bf16", "auto", "torch-fp16", "torch-powersgd", "epfml-powersgd",
+)  # fmt: skip
 LOW_RANK = ("compute", "ddp", "powersgd", "acpsgd", "acpsgd-bf16", "torch-powersgd")
 GATHERED = ("ddp-gathered", "powersgd-gathered", "acpsgd-gathered")
 ABLATIONS = (
-    "compute",
-    *("ddp", "ddp-unfused", "ddp-no-overlap"),
-    *("powersgd", "powersgd-unfused", "powersgd-no-overlap"),
-    *("acpsgd", "acpsgd-unfused", "acpsgd-no-overlap"),
-    *GATHERED,
-)
+    "compute", "ddp", "ddp-unfused", "ddp-no-overlap",
+    "powersgd", "powersgd-unfused", "powersgd-no-overlap",
+    "acpsgd", "acpsgd-unfused", "acpsgd-no-overlap", *GATHERED,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,9 +27,9 @@ class Cell:
     workers: int = 2
     rank: int = 32
     steps: int = 12  # timed steps of each contender
-    turn: int = 6  # timed steps before the next contender takes over; even: P and Q in turn
-    # Contenders stay from turn to turn: for short turns, where there is memory for all of them.
-    # Not for those that travel by all-gather, which is a switch of the process.
+    turn: int = 6  # timed steps of a turn; even, so that P and Q steps weigh the same
+    # Whether contenders stay alive between their turns. That allows short turns but takes memory
+    # for all of them. It must be False if some gather, which replaces the process's all-reduce.
     keep: bool = False
     budget: int = 400  # seconds
 
@@ -48,11 +38,14 @@ def without(*left_out: str) -> tuple[str, ...]:
     return tuple(name for name in EVERYONE if name not in left_out)
 
 
-# With the time it takes to start them, the budgets stay below 90 minutes.
+# All cells together, with the time to start them, take less than 90 minutes.
 CELLS: dict[str, Cell] = {
     "bert-4x64-250mbit": Cell(
         "BERT-Base, batch 4 x 64 tokens, 250 Mb/s",
-        *("bert", 4, "250mbit", (*LOW_RANK, "torch-fp16")),
+        model="bert",
+        batch=4,
+        rate="250mbit",
+        contenders=(*LOW_RANK, "torch-fp16"),
         steps=20,
         turn=2,
         keep=True,
@@ -60,7 +53,10 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-1gbit": Cell(
         "BERT-Base, batch 1 x 64 tokens, 1 Gb/s",
-        *("bert", 1, "1gbit", LOW_RANK),
+        model="bert",
+        batch=1,
+        rate="1gbit",
+        contenders=LOW_RANK,
         steps=20,
         turn=2,
         keep=True,
@@ -68,7 +64,10 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-1gbit-others": Cell(
         "BERT-Base, batch 1 x 64 tokens, 1 Gb/s: other methods",
-        *("bert", 1, "1gbit", without("allreduce", *LOW_RANK[2:])),
+        model="bert",
+        batch=1,
+        rate="1gbit",
+        contenders=without("allreduce", *LOW_RANK[2:]),
         steps=12,
         turn=4,
         keep=True,
@@ -76,7 +75,10 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-100mbit": Cell(
         "BERT-Base, batch 1 x 64 tokens, 100 Mb/s",
-        *("bert", 1, "100mbit", LOW_RANK),
+        model="bert",
+        batch=1,
+        rate="100mbit",
+        contenders=LOW_RANK,
         steps=20,
         turn=2,
         keep=True,
@@ -84,7 +86,10 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-4x64-100mbit": Cell(
         "BERT-Base, batch 4 x 64 tokens, 100 Mb/s",
-        *("bert", 4, "100mbit", ("compute", "sign", "topk", "adacomp", "acpsgd")),
+        model="bert",
+        batch=4,
+        rate="100mbit",
+        contenders=("compute", "sign", "topk", "adacomp", "acpsgd"),
         steps=16,
         turn=2,
         keep=True,
@@ -92,7 +97,10 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-10gbit": Cell(
         "BERT-Base, batch 1 x 64 tokens, 10 Gb/s",
-        *("bert", 1, "10gbit", (*LOW_RANK, "auto", "torch-fp16")),
+        model="bert",
+        batch=1,
+        rate="10gbit",
+        contenders=(*LOW_RANK, "auto", "torch-fp16"),
         steps=16,
         turn=4,
         keep=True,
@@ -100,7 +108,10 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-unlimited": Cell(
         "BERT-Base, batch 1 x 64 tokens, unlimited link",
-        *("bert", 1, "unlimited", ("compute", "ddp", "allreduce", "acpsgd", "auto")),
+        model="bert",
+        batch=1,
+        rate="unlimited",
+        contenders=("compute", "ddp", "allreduce", "acpsgd", "auto"),
         steps=24,
         turn=4,
         keep=True,
@@ -108,7 +119,10 @@ CELLS: dict[str, Cell] = {
     ),
     "resnet50-1gbit": Cell(
         "ResNet-50, batch 4, 1 Gb/s",
-        *("resnet50", 4, "1gbit", without("acpsgd-bf16", "torch-fp16")),
+        model="resnet50",
+        batch=4,
+        rate="1gbit",
+        contenders=without("acpsgd-bf16", "torch-fp16"),
         rank=4,
         steps=12,
         turn=4,
@@ -117,7 +131,10 @@ CELLS: dict[str, Cell] = {
     ),
     "lstm-100mbit": Cell(
         "LSTM 2 x 650, batch 20, 100 Mb/s",
-        *("lstm", 20, "100mbit", without("allreduce", "half", "sign-vote")),
+        model="lstm",
+        batch=20,
+        rate="100mbit",
+        contenders=without("allreduce", "half", "sign-vote"),
         steps=12,
         turn=4,
         keep=True,
@@ -125,7 +142,9 @@ CELLS: dict[str, Cell] = {
     ),
     "mlp-1gbit": Cell(
         "MLP, batch 128, 1 Gb/s",
-        *("mlp", 128, "1gbit"),
+        model="mlp",
+        batch=128,
+        rate="1gbit",
         steps=16,
         turn=4,
         keep=True,
@@ -133,7 +152,10 @@ CELLS: dict[str, Cell] = {
     ),
     "bert-1x64-1gbit-4workers": Cell(
         "BERT-Base, batch 1 x 64 tokens, 1 Gb/s, 4 workers",
-        *("bert", 1, "1gbit", (*LOW_RANK, *GATHERED)),
+        model="bert",
+        batch=1,
+        rate="1gbit",
+        contenders=(*LOW_RANK, *GATHERED),
         workers=4,
         steps=8,
         turn=4,
@@ -141,7 +163,10 @@ CELLS: dict[str, Cell] = {
     ),
     "ablation-1gbit": Cell(
         "Ablation: BERT-Base, batch 1 x 64 tokens, 1 Gb/s",
-        *("bert", 1, "1gbit", ABLATIONS),
+        model="bert",
+        batch=1,
+        rate="1gbit",
+        contenders=ABLATIONS,
         steps=8,
         turn=4,
         budget=360,
@@ -153,9 +178,12 @@ QUICK: dict[str, Cell] = {
     "mlp-1gbit": replace(CELLS["mlp-1gbit"], steps=4, budget=80),
 }
 
-# For the test of the race itself; not part of it.
+# A test runs this cell. It is not part of the race.
 TINY = Cell(
-    *("Small MLP, batch 8, 100 Mb/s", "mlp-small", 8, "100mbit"),
+    "Small MLP, batch 8, 100 Mb/s",
+    model="mlp-small",
+    batch=8,
+    rate="100mbit",
     contenders=("compute", "ddp", "acpsgd"),
     rank=4,
     steps=4,

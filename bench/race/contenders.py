@@ -1,6 +1,6 @@
-"""Who races: stock DDP, its peers' compression, and every method here.
+"""The contenders: stock DDP, other packages' compression, and every method of gradwire.
 
-A contender makes a fresh copy of the model into something that takes steps.
+Each is a function that takes a copy of the model and returns a `Contender`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from torch.nn.parallel import DistributedDataParallel
 from bench.race.gathering import gather_instead_of_reducing
 from bench.race.models import Batch, loss_of
 
-ONE_BUCKET = 1 << 20  # MiB: more than any model has
-BUCKET_PER_PARAMETER = 1e-6  # MiB: a byte, so that every parameter fills its bucket
-LEARNING_RATE = 0.0  # everybody has the same weights, for good, and so the same gradients
+ONE_BUCKET = 1 << 20  # MiB, more than any model has
+BUCKET_PER_PARAMETER = 1e-6  # MiB, so one byte: every parameter fills its bucket
+LEARNING_RATE = 0.0  # so that all contenders have the same weights and gradients
 
 
 class Contender:
-    """The model without any communication: what the others are measured against."""
+    """The model without any communication, which the others are compared with."""
 
     attachment: gradwire.Attachment | None = None
     replaced: torch.library.Library | None = None  # an operator that only this contender replaces
-    # DDP makes its buckets anew after the first step, torch's PowerSGD begins in the third.
+    # DDP rebuilds its buckets after the first step, and torch's PowerSGD begins in the third.
     warm_up = 3
-    # Steps before others take over. Whoever decides by the time between its steps takes long ones
-    # for pauses as long as they are few.
+    # `auto` decides by the time between its steps and ignores pauses only as long as they are few.
     shortest_turn = 2
 
     def __init__(self, model: nn.Module) -> None:
@@ -41,11 +40,11 @@ class Contender:
         self.optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
 
     def prepare(self) -> None:
-        """What precedes a step and is not timed."""
+        """Comes before a step and is not timed."""
         self.optimizer.zero_grad()
 
     def step(self, batch: Batch) -> tuple[float, float, float]:
-        """Seconds of forward, of backward and of the optimizer."""
+        """Returns the seconds of forward, backward and the optimizer."""
         begin = time.perf_counter()
         loss = loss_of(self.model(**batch))
         forward = time.perf_counter()
@@ -59,32 +58,32 @@ class Contender:
 
 
 class EpfmlPowerSGD(Contender):
-    """The authors' own package. It has no hook: it aggregates between backward and the step."""
+    """The package of Power-SGD's authors. It aggregates between backward and the step."""
 
     def __init__(self, model: nn.Module, rank: int) -> None:
         try:
             from powersgd import Config, PowerSGD, optimizer_step
         except ImportError as error:
             raise RuntimeError(
-                "no package powersgd with code in it (0.0.1 and 0.0.2 in the package index have "
-                "none; its authors' repository has)"
+                "the package powersgd is missing or empty (versions 0.0.1 and 0.0.2 of the package "
+                "index have no code; install it from its authors' repository)"
             ) from error
         super().__init__(model)
-        # Two iterations a step, one per factor, is the published Power-SGD.
+        # The published Power-SGD does two iterations per step, one for each factor.
         config = Config(rank=rank, num_iters_per_step=2, start_compressing_after_num_steps=0)
         self.aggregator = PowerSGD(list(model.parameters()), config)
         self.optimizer_step = optimizer_step
 
     def prepare(self) -> None:
-        pass  # the gradients hold the error feedback; backward adds to it
+        pass  # the gradients hold the error feedback, and backward adds to it
 
     def update(self) -> None:
         self.optimizer_step(self.optimizer, self.aggregator)
 
 
 def wrapped(model: nn.Module, group: dist.ProcessGroup, **options: Any) -> DistributedDataParallel:
-    # All workers made the same weights; to send them again takes a minute on a slow link. Gradients
-    # that live in DDP's buckets spare everybody a copy and the clearing of fresh memory.
+    # All workers have the same weights already, and sending them takes a minute on a slow link.
+    # Gradients that live in DDP's buckets save all contenders a copy and the clearing of memory.
     return DistributedDataParallel(
         model, process_group=group, init_sync=False, gradient_as_bucket_view=True, **options
     )
@@ -105,7 +104,7 @@ def torch_fp16(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contend
 
 
 def torch_powersgd(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
-    # With more than one bucket its collectives meet in different orders, and it aborts on Gloo.
+    # With several buckets the order of its collectives differs between workers, and Gloo aborts.
     contender = ddp(model, group, rank, bucket_cap_mb=ONE_BUCKET)
     state = powerSGD_hook.PowerSGDState(group, rank, start_powerSGD_iter=2)
     contender.model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
@@ -113,7 +112,7 @@ def torch_powersgd(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Con
 
 
 def epfml_powersgd(model: nn.Module, group: dist.ProcessGroup, rank: int) -> Contender:
-    return EpfmlPowerSGD(model, rank)  # it knows the world's group only
+    return EpfmlPowerSGD(model, rank)  # it always uses the group of the world
 
 
 def ours(
@@ -125,13 +124,13 @@ def ours(
     bucket_cap_mb: float | None = None,
     **options: Any,
 ) -> Contender:
-    if method in ("powersgd", "acpsgd", "auto"):
+    if "rank" in gradwire.methods()[method]["options"]:
         options["rank"] = rank
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":
-        # It decides after six steps and tries up to seven decisions, seven steps each. Those that
-        # are close run again, the plain steps too, and the winner first sends what others left.
+        # It decides after six steps and tries up to seven decisions, for seven steps each. Close
+        # ones and plain steps run again, and the winner first sends the residuals of the others.
         contender.warm_up = 114
         contender.shortest_turn = 4
     return contender
@@ -146,7 +145,7 @@ def gathered(
     return contender
 
 
-# Fragile ones last: whoever breaks a turn then breaks it for nobody else.
+# Contenders that may crash come last, so that they cannot spoil the turns of others.
 CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] = {
     "compute": compute,
     "ddp": ddp,
@@ -160,7 +159,7 @@ CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] 
     "acpsgd": partial(ours, method="acpsgd"),
     "acpsgd-bf16": partial(ours, method="acpsgd", dtype="bf16"),
     "auto": partial(ours, method="auto"),
-    # One of the system optimisations switched off.
+    # Each of these lacks one of the system optimisations.
     "ddp-unfused": partial(ddp, bucket_cap_mb=BUCKET_PER_PARAMETER),
     "ddp-no-overlap": partial(ddp, bucket_cap_mb=ONE_BUCKET),
     "ddp-gathered": partial(gathered, make=ddp),
@@ -174,4 +173,4 @@ CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] 
     "torch-powersgd": torch_powersgd,
     "epfml-powersgd": epfml_powersgd,
 }
-PEERS = ("ddp", "torch-", "epfml-")  # how the names of those begin that are not ours
+PEERS = ("ddp", "torch-", "epfml-")  # the names of contenders that are not ours begin so

@@ -1,4 +1,4 @@
-"""The models of the race: random weights, random data, nothing is downloaded."""
+"""The models of the race, with random weights and random data. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-# transformers looks for files on the network unless told not to.
+# Otherwise transformers looks for files on the network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 TOKENS = 64  # per sequence of BERT
@@ -16,7 +16,7 @@ Batch = dict[str, torch.Tensor]
 
 
 class WithLoss(nn.Module):
-    """A model that returns its cross-entropy, as those of transformers do when given labels."""
+    """Returns the cross-entropy, as the models of transformers do when they are given labels."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int, torch.Generator]
 
 
 def make_model(name: str) -> nn.Module:
-    """The same weights on every worker."""
+    """Makes a model with the same weights on every worker."""
     torch.manual_seed(0)
     return MODELS[name][0]()
 

@@ -1,5 +1,5 @@
-"""Tables and pictures out of the JSON that the race writes. A report on a part of the race replaces
-that part and leaves the others as they are.
+"""Makes tables and pictures from the JSON that the race writes. A report on some cells replaces the
+sections of these cells and leaves the others as they are.
 
 python -m bench.race.report race.json docs
 """
@@ -18,10 +18,10 @@ from bench.race.cells import CELLS
 from bench.race.contenders import PEERS
 
 BEGIN, END = "<!-- race: generated from here -->", "<!-- race: generated to here -->"
-# What tc counts for each full frame of a TCP stream, and what of it is payload.
+# Bytes that tc counts for a full frame of a TCP stream, and bytes of payload in it.
 FRAME, PAYLOAD = 1514, 1448
 UNITS = {"mbit": 1e6, "gbit": 1e9}
-# Told apart by people with any kind of colour vision (Okabe and Ito).
+# People with any kind of colour vision can tell these apart (Okabe and Ito).
 OURS, PEER, COMPUTE = "#0072b2", "#999999", "#000000"
 PARTS = {
     "forward": "#56b4e9",
@@ -40,7 +40,7 @@ def is_ours(name: str) -> bool:
 
 
 def payload_rate(rate: str) -> float:
-    """Bytes of TCP payload per second that a link carries."""
+    """Returns the bytes of TCP payload that a link carries per second."""
     match = re.fullmatch(r"([\d.]+)([mg]bit)", rate)
     if match is None:
         return math.inf
@@ -48,7 +48,7 @@ def payload_rate(rate: str) -> float:
 
 
 def summary(cell: Figures) -> dict[str, Figures]:
-    """For each contender that finished a turn: the median step and how it compares."""
+    """Returns the median step of each contender that finished a turn, and how it compares."""
     result: dict[str, Figures] = {}
     for name, turns in cell["turns"].items():
         seconds = [value for turn in turns for value in turn["seconds"]]
@@ -67,7 +67,7 @@ def summary(cell: Figures) -> dict[str, Figures]:
                 figures[key] = figures["median"] / result[other]["median"]
         if "compute" in result:
             figures["limit"] = max(result["compute"]["median"], figures["wire_seconds"])
-            # Without a hook nothing is encoded, and how long it waited only the difference tells.
+            # Without a hook nothing is encoded, and only the difference shows how long it waited.
             parts = figures["breakdown"]
             if "encode" not in parts:
                 excess = parts["backward"] - result["compute"]["breakdown"]["backward"]
@@ -77,7 +77,7 @@ def summary(cell: Figures) -> dict[str, Figures]:
 
 
 def breakdown(turns: list[Figures], stats: list[Figures]) -> dict[str, float]:
-    """Seconds of an average step's parts. Encode, wait and decode happen within backward()."""
+    """Returns the seconds of each part of a step. backward() includes encode, wait and decode."""
     parts = {
         name: statistics.median(value for turn in turns for value in turn[name])
         for name in ("forward", "backward", "optimizer")
@@ -87,10 +87,10 @@ def breakdown(turns: list[Figures], stats: list[Figures]) -> dict[str, float]:
         for name in ("encode", "wait", "decode")
         if any(stats)
     }
-    # Plain all-reduce has no hook, and says nothing about when it waits.
+    # Plain all-reduce has no hook, so it does not know how long it waits.
     if any(measured.values()):
         parts.update(measured)
-        # Second rounds are encoded on a thread of their own while backward waits.
+        # Second rounds are encoded on another thread while backward waits, so this may be negative.
         parts["backward"] = max(0.0, parts["backward"] - sum(measured.values()))
     return parts
 
@@ -142,7 +142,7 @@ def draw_medians(axes: Any, contenders: dict[str, Figures], names: list[str]) ->
         limits = [contenders[name]["limit"] for name in names]
         axes.scatter(limits, names, marker="|", s=150, color="#e69f00", lw=2, zorder=4)
         axes.plot([], [], "|", ms=10, mew=2, color="#e69f00", label="limit: max(compute, wire)")
-        # Above the bars: wherever there is room for it among them, there is none in another cell.
+        # The legend is above the bars, since no place among them is free in every cell.
         axes.legend(loc="lower left", bbox_to_anchor=(0, 0.99), frameon=False, fontsize=9)
     axes.set_xlabel("seconds per step: median and quartiles")
     axes.set_xlim(0, max(medians) * 1.14)
@@ -156,7 +156,7 @@ def draw_parts(axes: Any, contenders: dict[str, Figures], names: list[str]) -> N
             axes.barh(names, widths, left=start, color=colour, label=part)
         start = [begin + width for begin, width in zip(start, widths, strict=True)]
     axes.set_xlabel("seconds per step: where they go")
-    # One slow contender would squeeze the others into a sliver: it is cut off, and says so.
+    # A slow contender would leave no room for the others, so its bar is cut off and labelled.
     fast = [total for name, total in zip(names, start, strict=True) if is_ours(name)]
     if fast and max(start) > 2.5 * max(fast):
         axes.set_xlim(0, 1.6 * max(fast))
@@ -217,7 +217,7 @@ def section(name: str, cell: Figures, machine: Figures, pictures: str) -> str:
 
 
 def write(everything: Figures, folder: Path) -> None:
-    """Pictures into folder/performance, tables between the markers of folder/performance.md."""
+    """Writes pictures to folder/performance and tables between the markers of performance.md."""
     pictures = folder / "performance"
     pictures.mkdir(parents=True, exist_ok=True)
     for name, cell in everything["cells"].items():
@@ -229,7 +229,7 @@ def write(everything: Figures, folder: Path) -> None:
     sections = {each.split("\n")[0]: each.strip() for each in between.split("### ")[1:]}
     for name, cell in everything["cells"].items():
         sections[cell["title"]] = section(name, cell, everything["environment"], "performance")
-    # In the order of the race; what is none of its cells comes last.
+    # Sections are in the order of the race. Those that it no longer has come last.
     order = [cell.title for cell in CELLS.values()]
     titles = sorted(sections, key=lambda each: order.index(each) if each in order else len(order))
     tables = "\n\n".join(f"### {sections[title]}" for title in titles)
@@ -238,7 +238,9 @@ def write(everything: Figures, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("json", type=Path, nargs="+", help="of one or several races; later win")
+    parser.add_argument(
+        "json", type=Path, nargs="+", help="files of one or several races; later ones win"
+    )
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
     everything: Figures = {"cells": {}}

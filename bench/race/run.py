@@ -1,4 +1,4 @@
-"""Runs the race: every cell in a lab of its own, its contenders interleaved.
+"""Runs the race. Every cell has a lab of its own, in which the contenders take turns.
 
 python -m bench.race --json race.json --report docs
 python -m bench.race --quick
@@ -30,7 +30,7 @@ from bench.race.contenders import CONTENDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release"))
-GRACE = 400  # seconds past its budget after which a cell hangs: a collective gives up after 300
+GRACE = 400  # seconds past its budget until a cell counts as hung; collectives time out after 300
 
 
 def arguments() -> argparse.Namespace:
@@ -41,9 +41,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", help=f"comma-separated, out of {', '.join(CELLS)}")
     parser.add_argument("--contenders", help=f"comma-separated, out of {', '.join(CONTENDERS)}")
     parser.add_argument("--steps", type=int, help="timed steps of each contender")
-    parser.add_argument("--turn", type=int, help="timed steps per turn, an even number")
-    parser.add_argument("--budget", type=int, metavar="SECONDS", help="of each cell")
-    parser.add_argument("--json", type=Path, help="write everything measured here")
+    parser.add_argument("--turn", type=int, help="timed steps of a turn, an even number")
+    parser.add_argument("--budget", type=int, metavar="SECONDS", help="budget of each cell")
+    parser.add_argument("--json", type=Path, help="write all measurements to this file")
     parser.add_argument("--report", type=Path, help="write tables and pictures into this folder")
     args = parser.parse_args()
     known = {**(QUICK if args.quick else CELLS), "tiny": TINY}
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
         if name not in choice:
             parser.error(f"there is no {noun} {name!r}; there are: {', '.join(choice)}")
     if args.turn is not None and (args.turn < 2 or args.turn % 2):
-        parser.error("--turn must be an even number: P and Q steps weigh the same")
+        parser.error("--turn must be an even number, so that P and Q steps weigh the same")
     args.chosen = {name: adapted(known[name], args) for name in names}
     return args
 
@@ -64,7 +64,7 @@ def adapted(cell: Cell, args: argparse.Namespace) -> Cell:
     if args.contenders:
         asked = args.contenders.split(",")
         cell = replace(cell, contenders=tuple(name for name in CONTENDERS if name in asked))
-        # All-gather instead of all-reduce is a switch of the process: whoever stayed would have it.
+        # Contenders that gather replace the all-reduce of the process, so none may stay alive.
         cell = replace(cell, keep=cell.keep and not any("gathered" in name for name in asked))
     if args.steps:
         cell = replace(cell, steps=args.steps, turn=min(cell.turn, args.steps + args.steps % 2))
@@ -92,7 +92,7 @@ def lab_command(cell: Cell, contenders: list[str], budget: float, out: Path) -> 
 
 
 def run_cell(cell: Cell) -> dict[str, Any]:
-    """A contender that takes the lab down is recorded and left out; the others run again."""
+    """If a contender crashes the lab, its error is recorded and the others run again without it."""
     begin = time.monotonic()
     contenders, errors = list(cell.contenders), {}
     environment = dict(os.environ)
@@ -119,7 +119,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             errors[culprit or "all"] = failure
             print(f"  {culprit}: {failure}", file=sys.stderr)
             if culprit is None or time.monotonic() - begin > cell.budget / 2:
-                break  # what is there has to do
+                break  # there is no time to run the others again
             contenders.remove(culprit)
             out.unlink()
     result.pop("running")
@@ -145,7 +145,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "gradwire": gradwire.__version__,
-        "load": os.getloadavg()[0],  # of other work, before the race begins
+        "load": os.getloadavg()[0],  # of other programs, before the race begins
         **versions,
     }
 
@@ -159,7 +159,7 @@ def main() -> None:
         result["summary"] = report.summary(result)
         everything["cells"][name] = result
         print(f"\n{cell.title}\n\n{report.table(result)}\n", flush=True)
-        if args.json:  # after every cell: the race takes long
+        if args.json:  # after every cell, because the race takes long
             args.json.write_text(json.dumps(everything, indent=1))
     if args.report:
         report.write(everything, args.report)

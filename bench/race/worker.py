@@ -1,9 +1,10 @@
-"""One worker of one cell, inside the lab: the contenders take turns until the budget is spent.
+"""One worker of a cell, inside the lab. The contenders take turns until the budget is spent.
 
-A contender has a copy of the model, a process group of its own and some steps to warm up. Where
-there is memory for all of them they stay from turn to turn, so that a turn can be as short as two
-steps; otherwise a contender leaves after its turn. The order is reversed from round to round: a
-machine that slows down slows down everybody alike. Worker 0 writes what is known after every turn.
+A contender has a copy of the model, a process group of its own and some steps to warm up. If there
+is memory for all of them, they stay alive between their turns, so that a turn can have only two
+steps. Otherwise a contender leaves after its turn. Every round has the reversed order of the one
+before, so a machine that becomes slower affects all alike. Worker 0 writes the results after every
+turn.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from torch import nn
 from bench.race.contenders import CONTENDERS, Contender
 from bench.race.models import Batch, make_batches, make_model
 
-SLOW = 20.0  # seconds of a step from which on two timed steps a turn must do
-TURN_TIMEOUT = timedelta(minutes=5)  # of a collective; then the contender has failed
+SLOW = 20.0  # seconds; contenders with longer steps have only two timed steps per turn
+TURN_TIMEOUT = timedelta(minutes=5)  # of a collective; afterwards the contender has failed
 HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with time stamps
 LIBC = ctypes.CDLL(None)
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3)
@@ -40,7 +41,7 @@ SUMMED = ("encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "
 def bytes_on_wire() -> int:
     counters = Path("/sys/class/net/lab0/statistics")
     if not counters.exists():
-        return 0  # outside the lab
+        return 0  # this is not the lab
     sent, packets = (int((counters / name).read_text()) for name in ("tx_bytes", "tx_packets"))
     return sent - HEADERS * packets
 
@@ -53,16 +54,17 @@ def stats_of(contender: Contender) -> dict[str, float]:
 
 
 def keep_freed_memory() -> None:
-    """For the next step, as allocators made for training do. The C library's own hands large blocks
-    back, and on a virtual machine that reports free memory to its host the next touch costs as much
-    as a fifth of a step.
+    """Keeps freed memory for the next step, as allocators made for training do.
+
+    The C library returns large blocks to the system. On a virtual machine that reports free memory
+    to its host, getting them back takes up to a fifth of a step.
     """
     LIBC.mallopt(M_MMAP_MAX, 0)
     LIBC.mallopt(M_TRIM_THRESHOLD, -1)
 
 
 def copy_of(model: nn.Module) -> nn.Module:
-    """With the same memory for its weights: the optimizer's learning rate is 0."""
+    """Copies share the weights, which never change: the learning rate is 0."""
     copied = copy.deepcopy(model)
     for own, shared in zip(copied.parameters(), model.parameters(), strict=True):
         own.data = shared.data
@@ -91,7 +93,7 @@ class Entrant:
         return parts
 
     def take_turn(self, wanted: int, left: float = math.inf) -> dict[str, Any]:
-        """This worker's figures of one turn; raises what the contender raises."""
+        """Returns this worker's figures of one turn. Raises what the contender raises."""
         count = timed_steps(self.last_seconds, wanted, left, self.group)
         dist.barrier(self.group)
         wire = bytes_on_wire()
@@ -100,24 +102,19 @@ class Entrant:
         return {"steps": steps, "wire_bytes": (bytes_on_wire() - wire) / count}
 
     def leave(self) -> dict[str, float]:
-        """Averages over its timed steps. Not asked for between turns: to know its norm a method
-        settles its residual, and the next step would do without.
-
-        What is left must use neither memory nor time in the next turn: the Reducer's hooks hang on
-        parameters that nobody else has, so they go with the copy.
-        """
+        """Frees the contender and returns averages over its timed steps."""
         steps = self.taken - self.contender.warm_up
         stats = stats_of(self.contender)
         del self.contender
         gc.collect()
         dist.destroy_process_group(self.group)
-        # Give freed memory back: the next one starts like this one did, and four workers fit.
+        # Return the memory: the next contender starts as this one did, and four workers fit.
         LIBC.malloc_trim(0)
         return {name: (value - self.stats[name]) / steps for name, value in stats.items()}
 
 
 def timed_steps(seconds: float, wanted: int, left: float, group: dist.ProcessGroup) -> int:
-    """How many steps fit: worker 0 decides, and an even number, for P and Q steps to be equal."""
+    """Worker 0 decides how many steps fit. The number is even: P and Q steps weigh the same."""
     fit = wanted if math.isinf(left) else int(left / max(seconds, 1e-9))
     count = 2 if seconds > SLOW else min(wanted, max(2, fit))
     agreed = torch.tensor([count - count % 2])
@@ -126,7 +123,7 @@ def timed_steps(seconds: float, wanted: int, left: float, group: dist.ProcessGro
 
 
 def merged(turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """One turn out of what the workers measured: a step takes as long as its slowest worker."""
+    """Merges what the workers measured. A step takes as long as its slowest worker."""
 
     def mean(values: list[float]) -> float:
         return statistics.fmean(values)
@@ -149,7 +146,7 @@ class Race:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.begin = time.monotonic()
-        # Agreement has a group of its own: that of a turn is useless after a failure.
+        # The workers agree through this group: that of a turn cannot be used after a failure.
         self.control = dist.new_group(timeout=timedelta(hours=1))
         self.worker = dist.get_rank()
         self.base = make_model(args.model)
@@ -160,7 +157,7 @@ class Race:
         self.result: dict[str, Any] = {
             "parameters": sum(p.numel() for p in self.base.parameters()),
             "turns": {name: [] for name in args.contenders},
-            "stats": {name: [] for name in args.contenders},  # of each time that it has left
+            "stats": {name: [] for name in args.contenders},  # one entry for each time it left
             "errors": {},
         }
 
@@ -168,7 +165,7 @@ class Race:
         return self.args.budget - (time.monotonic() - self.begin)
 
     def run(self) -> None:
-        # Whoever came first would pay for what the process does once.
+        # Otherwise the first contender would pay for what a process does only once.
         warm_up = Contender(copy_of(self.base))
         for batch in self.batches[:2]:
             warm_up.step(batch)
@@ -187,8 +184,10 @@ class Race:
         self.write(running=None)
 
     def affordable(self) -> list[str]:
-        """Whose turns fit into what is left of the budget: the cheapest first, so that a slow
-        contender has fewer steps and not the others. In the first round nobody's cost is known.
+        """Returns the contenders whose turns fit into the rest of the budget, cheapest first.
+
+        So a slow contender has fewer steps, and the others do not. In the first round no cost is
+        known, and all fit.
         """
         chosen, left = [], self.left()
         waiting = set(self.args.contenders) - set(self.result["errors"])
@@ -196,7 +195,7 @@ class Race:
             left -= self.cost.get(name, 0.0)
             if left > 0:
                 chosen.append(name)
-        agreed = [chosen]  # by worker 0: the clocks of the workers need not agree
+        agreed = [chosen]  # worker 0 decides, because the clocks of the workers may differ
         dist.broadcast_object_list(agreed, 0, self.control)
         return agreed[0]
 
@@ -205,13 +204,13 @@ class Race:
         self.begin_of_turn = time.monotonic()
         try:
             figures = self.figures_of_turn(name)
-        except Exception as caught:  # whatever a peer raises is a result, too
+        except Exception as caught:  # an error of a peer is a result, too
             error = f"{type(caught).__name__}: {str(caught).splitlines()[0]}"
         everyone = self.gathered((error, figures))
         self.cost[name] = time.monotonic() - self.begin_of_turn
         errors = [error for error, _ in everyone if error]
         if errors:
-            # All of them: a timeout on one worker comes from what happened on another.
+            # Report all of them: a timeout on one worker is caused by an error on another.
             text = "; ".join(dict.fromkeys(errors))
             self.result["errors"][name] = text
         else:
@@ -273,7 +272,7 @@ def main() -> None:
     race.run()
     dist.barrier(race.control)
     if race.result["errors"]:
-        # A failed peer's threads may hang for good; what was measured is written.
+        # Threads of a failed peer may hang for ever. The results are written already.
         sys.stderr.flush()
         os._exit(0)
     dist.destroy_process_group()

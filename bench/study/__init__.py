@@ -1,1 +1,1 @@
-"""Does it still learn? The claims of both papers, on real data, with `gradwire train`."""
+"""The study tests whether models learn as well with every method, on real data."""

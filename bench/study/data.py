@@ -1,4 +1,4 @@
-"""Data for the study that needs no download."""
+"""Data for the study. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ CIFAR_BATCH = 10000
 
 
 def data_argument(kind: str, folder: Path, given: Path | None) -> str:
-    """What `--data` takes: what the user has given for this kind, or made here."""
+    """Returns the value of `--data`: the user's own data of this kind, or data made here."""
     make = {"text": text_file, "wav": spoken_digits, "cifar10": fashion_as_cifar10}
     return f"{kind}:{given or make[kind](folder)}" if kind in make else kind
 
 
 def text_file(folder: Path) -> Path:
-    """Any text will do; there is always the project's own."""
-    shakespeare = ROOT.parent / "shared/data/shakespeare.txt"
-    if shakespeare.exists():
-        return shakespeare
+    """Makes a text from the project's own files."""
     file = folder / "text.txt"
     if not file.exists():
         sources = sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "src").rglob("*.cpp"))
@@ -48,7 +45,7 @@ def images_and_labels(part: str) -> tuple[numpy.ndarray, numpy.ndarray]:
 
 
 def fashion_as_cifar10(folder: Path) -> Path:
-    """Fashion-MNIST in colour: in a frame of 32 x 32, each plane another shade of it."""
+    """Makes colour images from Fashion-MNIST, with 32 x 32 pixels and a shade in each plane."""
     target = folder / "cifar10"
     if target.exists():
         return target

@@ -1,5 +1,5 @@
-"""The tables of docs/accuracy.md. A report on a part of the study replaces the rows of that part
-and leaves the others as they are."""
+"""Writes the tables of docs/accuracy.md. A report on some runs replaces the rows of these runs and
+leaves the others as they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGIN = "<!-- study: generated from here -->"
 END = "<!-- study: generated to here -->"
 
 Results = dict[Run, dict[str, Any]]
-Tables = dict[str, dict[str, str]]  # heading, title of a row, the row
+Tables = dict[str, dict[str, str]]  # rows by heading and title
 
 
 def last(result: dict[str, Any], key: str) -> float:
@@ -35,7 +35,7 @@ def line(cells: list[str]) -> str:
 
 
 def rates(results: list[dict[str, Any]]) -> list[str]:
-    """Of the last epoch, where training has settled."""
+    """Returns the compression rates of the last epoch, when training has settled."""
     by_kind = [last(result, "code_ratio_by_kind") for result in results]
     return [
         f"{statistics.mean(kinds[kind] for kinds in by_kind):.0f}x" for kind in ("conv", "dense")
@@ -43,7 +43,7 @@ def rates(results: list[dict[str, Any]]) -> list[str]:
 
 
 def differences(seeds: list[Run], results: Results, key: str) -> list[float]:
-    """Against the same run without compression, seed by seed."""
+    """Returns the difference of each run from the same run without compression."""
     plain = {run.name: result for run, result in results.items() if run.method == "allreduce"}
     return [
         last(results[run], key) - last(plain[name], key)
@@ -53,7 +53,7 @@ def differences(seeds: list[Run], results: Results, key: str) -> list[float]:
 
 
 def figures(seeds: list[Run], results: Results, key: str, unit: float, digits: int) -> list[str]:
-    """What they reached, and how far that is from what allreduce did."""
+    """Returns what the runs reached, and the difference from what allreduce reached."""
     reached = [last(results[run], key) for run in seeds]
     compared = differences(seeds, results, key)
     return [
@@ -98,7 +98,7 @@ def measured(results: Results) -> Tables:
 
 
 def written(text: str) -> Tables:
-    """The tables of an earlier report."""
+    """Reads the tables of an earlier report."""
     tables: Tables = {}
     for section in text.split("### ")[1:]:
         name, *lines = section.strip().splitlines()
@@ -108,7 +108,7 @@ def written(text: str) -> Tables:
 
 
 def draw_learners(rows: Iterable[str], file: Path) -> None:
-    """What every number of learners has reached, from the rows of their table."""
+    """Draws the accuracy over the number of learners, from the rows of their table."""
     cell = re.compile(r"\| `(.+)`, (\d+) learners, batch \d+ \| \d+ \| ([\d.]+)")
     found = [match.groups() for row in rows if (match := cell.match(row))]
     results = [
@@ -120,7 +120,7 @@ def draw_learners(rows: Iterable[str], file: Path) -> None:
 
 
 def table(section: str, old: Tables, new: Tables) -> str:
-    """Rows in the order of the study; rows of runs that it no longer has come last."""
+    """Rows are in the order of the study. Rows of runs that it no longer has come last."""
     rows = {**old.get(section, {}), **new.get(section, {})}
     names = dict.fromkeys([*(title(run) for run in runs() if heading(run) == section), *rows])
     lines = [line(HEADER), "|" + "---|" * len(HEADER)]

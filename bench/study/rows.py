@@ -1,40 +1,42 @@
-"""What is trained: every run of the study, with the same settings for all methods of a task."""
+"""All runs of the study. The methods of a task have the same settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-METHODS = ("allreduce", "half", "sign", "topk", "powersgd", "acpsgd", "adacomp")
+import gradwire
+
+METHODS = tuple(name for name in gradwire.methods() if name != "auto")
 SEEDS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
 class Pace:
-    batch: int  # of a learner
+    batch: int  # samples per learner and step
     lr: float
 
 
 @dataclass(frozen=True)
 class Task:
     name: str
-    data: str  # a kind: see data.py
+    data: str  # a kind of data.py
     model: str
     epochs: int
     paces: dict[str, Pace] = field(hash=False)  # by optimizer
-    decay_at: int  # the epoch after which the learning rate is a tenth: what is left is less noisy
-    samples: int = 0  # of training, where a part of them will do
+    decay_at: int  # after this epoch the learning rate is a tenth, so that the end is less noisy
+    samples: int = 0  # training samples to use; 0 for all
 
 
 @dataclass(frozen=True)
 class Run:
-    part: str  # of the study
+    part: str  # the part of the study that it belongs to
     task: Task
     method: str
     optimizer: str = "sgd"
     seed: int = 1
-    learners: int = 2  # threads of one process; two come, to the bit, to what two workers come to
-    batch: int = 0  # of a learner, where it is not the task's
+    learners: int = 2  # threads of one process; two give the same bits as two workers
+    batch: int = 0  # samples per learner and step; 0 for the task's number
 
     @property
     def samples_per_step(self) -> int:
@@ -68,8 +70,7 @@ class Run:
         return [str(argument) for argument in arguments]
 
 
-# SGD has small batches, so that there are enough steps: what a method keeps back arrives some
-# dozens of steps later.
+# SGD has small batches, so that there are many steps: residuals arrive some dozens of steps later.
 SMALL_STEPS = Pace(batch=8, lr=0.006)
 ADAM = Pace(batch=32, lr=0.001)
 TASKS = (
@@ -108,7 +109,7 @@ def carries_claim(task: Task, method: str) -> bool:
 
 
 def runs() -> Iterable[Run]:
-    """One seed of everything first, so that a part of the study tells something."""
+    """The first seed of everything comes first, so that an unfinished study is useful."""
     for seed in SEEDS:
         for task in TASKS:
             for method in METHODS:

@@ -1,4 +1,4 @@
-"""Runs the study, one training after the other, and keeps every result: it can be stopped and
+"""Runs the study, one training after the other. It keeps every result, so it can be stopped and
 started again at any time.
 
     python -m bench.study [--only fashion-cnn] [--report docs/accuracy.md]
@@ -24,13 +24,21 @@ BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release"))
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=BUILD / "study", help="of the results")
-    parser.add_argument("--only", nargs="+", default=[""], help="runs whose name begins so")
-    parser.add_argument("--hours", type=float, default=3, help="start nothing after so long")
-    parser.add_argument("--text", type=Path, help="a text file for the characters")
-    parser.add_argument("--cifar10", type=Path, help="folder of CIFAR-10, binary version")
-    parser.add_argument("--quick", action="store_true", help="a few steps of each, to try it")
-    parser.add_argument("--report", type=Path, help="write the tables here")
+    parser.add_argument(
+        "--folder", type=Path, default=BUILD / "study", help="folder of the results"
+    )
+    parser.add_argument("--only", nargs="+", default=[""], help="only runs whose names begin so")
+    parser.add_argument("--hours", type=float, default=3, help="start no run after this many hours")
+    parser.add_argument(
+        "--text", type=Path, help="a text file to train on; otherwise the project's own files"
+    )
+    parser.add_argument(
+        "--cifar10",
+        type=Path,
+        help="folder of CIFAR-10, binary version; otherwise made of Fashion-MNIST",
+    )
+    parser.add_argument("--quick", action="store_true", help="only a few steps of each run")
+    parser.add_argument("--report", type=Path, help="write the tables into this page")
     return parser.parse_args()
 
 
