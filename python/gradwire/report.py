@@ -2,8 +2,8 @@
 
     python report.py RESULTS.json [RESULTS.json ...] FOLDER
 
-Run by the command itself for ``--report``; needs matplotlib and nothing of gradwire. Of several
-comparisons with different numbers of learners it shows which accuracy each number has reached.
+The command runs this script for ``--report``. It needs matplotlib and nothing of gradwire. If the
+files have different numbers of learners, one picture shows the accuracy that each number reached.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ matplotlib.use("Agg")  # no display needed
 import matplotlib.pyplot as plt
 from matplotlib.ticker import LogFormatter, NullLocator
 
-# Told apart by people with any kind of colour vision (Okabe and Ito), and by shape.
+# People with any kind of colour vision can tell these apart (Okabe and Ito).
 COLOURS = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"]
 MARKERS = "osD^vPX*"
 LINES = ("-", "--", ":")
-# The parts of a step, in the order of time. What the hook does lies within backward.
+# The parts of a step in the order of time. The hook's work is a part of backward.
 PARTS = {
     "load": "data and bookkeeping",
     "forward": "forward",
@@ -37,9 +37,9 @@ PARTS = {
     "optimizer": "optimizer",
 }
 
-EARLY_STEPS = 50  # of which `early_code_ratio_by_kind` is
+EARLY_STEPS = 50  # `early_code_ratio_by_kind` is the rate of these
 
-Result = dict[str, Any]  # of one method, as `gradwire train --json` writes it
+Result = dict[str, Any]  # what `gradwire train --json` writes for one method
 
 COLUMNS = (
     "method",
@@ -58,7 +58,7 @@ def bytes_per_step(result: Result) -> float:
 
 def shown_loss(result: Result) -> str:
     loss = result["epochs"][-1]["test_loss"]
-    return "not finite" if loss is None else f"{loss:.4f}"  # JSON has no number for it
+    return "not finite" if loss is None else f"{loss:.4f}"  # JSON has no infinity
 
 
 def rows(results: list[Result]) -> Iterable[tuple[str, ...]]:
@@ -74,6 +74,21 @@ def rows(results: list[Result]) -> Iterable[tuple[str, ...]]:
         )
 
 
+def line_style(index: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": LINES[index // len(COLOURS) % len(LINES)],
+    }
+
+
+def save(figure: Any, file: Path) -> None:
+    # The legend is beside the axes, where it hides no curve.
+    figure.legend(loc="outside right upper", frameon=False)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
+
+
 def curves(
     results: list[Result],
     file: Path,
@@ -83,25 +98,16 @@ def curves(
 ) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     for index, result in enumerate(results):
-        axes.plot(
-            *points(result),
-            color=COLOURS[index % len(COLOURS)],
-            marker=MARKERS[index % len(MARKERS)],
-            linestyle=LINES[index // len(COLOURS) % len(LINES)],
-            label=result["name"],
-        )
+        axes.plot(*points(result), **line_style(index), label=result["name"])
     axes.set(xlabel=labels[0], ylabel=labels[1], xscale=scales[0], yscale=scales[1])
     for axis, scale in ((axes.xaxis, scales[0]), (axes.yaxis, scales[1])):
         if scale == "log":
-            axis.set_major_formatter("{x:g}")  # 100, not 10 to the power of 2
+            axis.set_major_formatter("{x:g}")  # 100 instead of 10 to the power of 2
             axis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
     if scales[0] == "linear":
         axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
-    # Beside the axes, where no curve can run behind it.
-    figure.legend(loc="outside right upper", frameon=False)
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    save(figure, file)
 
 
 def accuracies(result: Result) -> list[float]:
@@ -121,7 +127,7 @@ def accuracy_over_bytes(result: Result) -> tuple[list[float], list[float]]:
 
 
 def rate_over_steps(kind: str) -> Callable[[Result], tuple[list[float], list[float]]]:
-    """Of the first steps, in which residuals are small, and then of each epoch, at its end."""
+    """Returns the rates of the first steps, when residuals are small, and then of each epoch."""
 
     def points(result: Result) -> tuple[list[float], list[float]]:
         epochs = result["epochs"]
@@ -143,23 +149,16 @@ def accuracy_by_learners(results: list[Result], file: Path) -> None:
             for result in results
             if result["variant"] == method
         )
-        axes.plot(
-            *zip(*reached, strict=True),
-            color=COLOURS[index % len(COLOURS)],
-            marker=MARKERS[index % len(MARKERS)],
-            label=method,
-        )
+        axes.plot(*zip(*reached, strict=True), **line_style(index), label=method)
     axes.set(xlabel="learners", ylabel="test accuracy (%)", xscale="log")
     axes.set_xticks(numbers, [str(number) for number in numbers])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", frameon=False)
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    save(figure, file)
 
 
 def milliseconds_by_part(result: Result) -> dict[str, float]:
-    """Mean over all steps; backward without what the hook does in it."""
+    """Returns means over all steps. Backward is without the hook's work."""
     sums = dict.fromkeys(PARTS, 0.0)
     for epoch in result["epochs"]:
         parts = epoch["seconds_by_part"]
@@ -180,12 +179,10 @@ def breakdown(results: list[Result], file: Path) -> None:
         axes.barh(names, widths, left=lefts, label=label, color=COLOURS[(index + 5) % len(COLOURS)])
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     axes.set_xlabel("milliseconds per step")
-    axes.invert_yaxis()  # first method on top, as in the table
+    axes.invert_yaxis()  # the first method is on top, as in the table
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
-    figure.legend(loc="outside right upper", frameon=False)
-    figure.savefig(file, dpi=130)
-    plt.close(figure)
+    save(figure, file)
 
 
 def pictures(results: list[Result], folder: Path) -> Iterable[tuple[str, Path]]:
@@ -223,10 +220,11 @@ img {{ max-width: 100%; }}
 <h1>{title} with compressed gradients</h1>
 <p>{setting}</p>
 {table}
-<p>The compression rate compares a worker's gradient with what it was encoded into; the wire ratio
-compares what plain all-reduce sends with what the method sends. Times exclude the evaluation. Where
-all workers share one machine, they show the cost of computing and none of a slow network. Plain
-all-reduce waits for the network within backward, where it cannot be told apart.</p>
+<p>The compression rate is the size of a worker's gradient divided by the size of its code. The
+wire ratio is what plain all-reduce sends, divided by what the method sends. Times exclude the
+evaluation. If all workers share one machine, there is no slow network, and the times show the cost
+of computing only. Plain all-reduce waits for the network during backward, where it cannot be
+measured.</p>
 {pictures}
 </body></html>
 """
