@@ -1,26 +1,27 @@
-# The front door. Every target does its own set-up, once.
+# Every target does its own set-up, once.
 #
-#   make demo    train Fashion-MNIST on 4 local workers with every method; a table and a report
-#   make test    build and run the whole test suite; `make test-quick` is a part of it that takes less
-#                than 4 minutes once all is built
-#   make build   build everything into build/release
-#   make lint    clang-format, clang-tidy, ruff, mypy
-#   make docs    the reference of the C++ and the Python API as HTML, into build/docs
-#   make asan    the C++ tests under the address and undefined-behaviour sanitizers, the leaves under
-#                the thread sanitizer too
-#   make coverage  which lines of the C++ sources the tests run; fails below 90 %
-#   make bench   the race: every method and its peers on emulated slow networks (90 minutes); writes
-#                docs/performance.md. `make bench-quick` is its short form (5 minutes)
-#   make study   every method but auto on five tasks, three seeds where there is a claim (stops after
-#                3 hours, goes on when started again); writes docs/accuracy.md
-#   make chaos   for every method but auto, 20 workers killed at random times
-#   make soak    for every method but auto, 20,000 steps with flat memory
+#   make demo      train Fashion-MNIST on 4 local workers with every method; print a table and write a
+#                  report
+#   make test      build and run the whole test suite; `make test-quick` runs a part of it in less than
+#                  4 minutes once everything is built
+#   make build     build everything into build/release
+#   make lint      run clang-format, clang-tidy, ruff and mypy
+#   make docs      write the reference of the C++ and Python API into build/docs, as HTML
+#   make asan      run the C++ tests under the address and undefined-behaviour sanitizers, and those of
+#                  the leaves under the thread sanitizer
+#   make coverage  find the lines of the C++ sources that the tests run; fail below 90 %
+#   make bench     run the race of all methods and their peers on emulated slow networks (90 minutes)
+#                  and write docs/performance.md; `make bench-quick` is a short form (5 minutes)
+#   make study     train five tasks with every method except auto, claims with three seeds, and write
+#                  docs/accuracy.md; it stops after 3 hours and goes on when started again
+#   make chaos     kill 20 workers at random times, for every method except auto
+#   make soak      check that memory stays flat for 20,000 steps, for every method except auto
 
 SHELL := /bin/bash
 PRESET := release
 BUILD = build/$(PRESET)
 PYTHON = PYTHONPATH=$(CURDIR)/$(BUILD)/python GRADWIRE_BUILD=$(CURDIR)/$(BUILD) .venv/bin/python
-# A worker of the tests is one of several on the machine: one thread each.
+# The workers of a test share the machine, so each has one thread.
 ONE_THREAD := OMP_NUM_THREADS=1
 
 .PHONY: demo test test-quick build lint docs asan coverage bench bench-quick study chaos soak setup
@@ -28,9 +29,14 @@ demo: build
 	GRADWIRE_PYTHON=.venv/bin/python $(BUILD)/bin/gradwire compare --methods all --workers 4 --epochs 4 \
 	  --train-limit 6000 --test-limit 2500 --report report
 
+# The time counts from the start of make, so it includes the set-up and the build.
+BEGUN := $(shell date +%s)
 test: build
-	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure
-	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q -m alone
+	@trap '{ set +x; } 2> /dev/null; took=$$(($$(date +%s) - $(BEGUN))); \
+	  echo "make test took $$((took / 60)) min $$((took % 60)) s"' EXIT; \
+	set -ex; \
+	$(ONE_THREAD) ctest --test-dir $(BUILD) -j2 --output-on-failure; \
+	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q -m alone; \
 	$(ONE_THREAD) $(PYTHON) -m pytest tests/python -q -m "not alone" -n 2 --dist worksteal
 
 QUICK := amp architecture attach plan profile_spans typing wrong_use
@@ -50,9 +56,8 @@ asan: setup
 	cmake --build --preset tsan
 	ctest --preset tsan
 
-# Workers that are forked off a server leave without writing what they have counted, so of the Python
-# tests only those count that start the command. A line counts as run if it has run for one SIMD target:
-# no machine has all of them.
+# Worker processes of most Python tests end without writing their counts, so only tests that start the
+# command count. A line counts as run if it has run for one SIMD target, as no machine has all of them.
 COUNTED := train bench lab plan probe examples
 coverage: PRESET := coverage
 coverage: build
