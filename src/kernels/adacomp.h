@@ -16,8 +16,9 @@
 // A *selection* is an ascending list of entries 2 * position + (1 if G is negative). Positions
 // count from the start of the block. The coder of positions takes and returns the same entries.
 //
-// To undo a step, call add_signed(residual, selection, scale) for every block whose sent elements
-// were settled, then take_back() on every element done. That restores the old E up to rounding.
+// To roll a step back, call add_signed(residual, selection, scale) for every block whose sent
+// elements were settled, then roll_back() for every element done. This gives the old E up to
+// rounding.
 namespace gradwire::kernels {
 
 // The number of elements of a block. A block is made of whole bins and has at most 65536 elements,

@@ -65,7 +65,9 @@ void decode(const Shape& shape, FactorPair factors, float factor, float* result,
 void settle(const Shape& shape, FactorPair pending, float* residual, Range rows,
             std::span<float> scratch);
 
-// Undoes an encode step on a range of rows: residual −= gradient, which leaves the settled E.
-void undo(const Shape& shape, const float* gradient, float* residual, Range rows);
+// Rolls an encode step back on some rows and columns: residual −= gradient, which leaves E,
+// settled.
+void roll_back(const Shape& shape, const float* gradient, float* residual, Range rows,
+               Range columns);
 
 }  // namespace gradwire::kernels::low_rank

@@ -139,8 +139,9 @@ void settle(const Shape& shape, FactorPair pending, float* residual, Range rows,
   subtract_product(shape, pending, residual, {rows, {0, shape.columns}}, scratch);
 }
 
-void undo(const Shape& shape, const float* gradient, float* residual, Range rows) {
-  subtract_gradient(shape, gradient, residual, {rows, {0, shape.columns}});
+void roll_back(const Shape& shape, const float* gradient, float* residual, Range rows,
+               Range columns) {
+  subtract_gradient(shape, gradient, residual, {rows, columns});
 }
 
 }  // namespace gradwire::kernels::low_rank

@@ -25,11 +25,11 @@ constexpr std::size_t sign_blocks(std::size_t elements) {
   return (elements + kSignBlock - 1) / kSignBlock;
 }
 
-// With G = gradient + settled residual, stores G in `residual`, its signs in `bits` (sign_bytes)
-// and the sum of |G| over each block in `block_sums` (sign_blocks). Returns the number of elements
-// encoded. It stops before a block in which the gradient or G has an inf or NaN: that block and
-// those after it keep their residual and their old pending scale. To undo, call take_back (undo.h)
-// on the elements encoded and settle_residual on the others; then nothing is pending anywhere.
+// G = gradient + settled residual: stores G in `residual`, its signs in `bits` (sign_bytes) and the
+// sum of |G| over each block in `block_sums` (sign_blocks). Returns the number of elements encoded:
+// less than all if a block holds, or comes to hold, an inf or NaN. That block and those behind it
+// keep their residual and their old pending scale untouched. To roll the pass back, call roll_back
+// (roll_back.h) on the elements encoded and settle_residual on the others. Nothing is pending then.
 std::size_t encode_signs(std::span<const float> gradient, std::span<float> residual, float pending,
                          std::span<std::uint8_t> bits, std::span<double> block_sums);
 

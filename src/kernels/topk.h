@@ -41,10 +41,10 @@ inline constexpr std::size_t kTopkSample = 8192;
 float estimate_floor(std::span<const float> gradient, std::span<const float> residual,
                      std::size_t k, std::span<std::uint32_t> sample);
 
-// Adds the gradient to the residual and appends every element with |G| >= floor to the candidates.
-// The range begins at element `first` of the parameter. Returns the number of elements updated. It
-// stops before a block in which the gradient or G has an inf or NaN: that block and those after it
-// are untouched. take_back (undo.h) undoes the others.
+// residual += gradient, and every element with |G| >= floor is appended to the candidates. The
+// range begins at element `first` of the parameter. Returns the number of elements updated: less
+// than all if a block holds, or comes to hold, an inf or NaN. That block and those behind it are
+// untouched; roll_back (roll_back.h) restores the others.
 std::size_t accumulate(std::span<const float> gradient, std::span<float> residual,
                        std::uint32_t first, float floor, Candidates& candidates);
 

@@ -22,7 +22,7 @@
 #include <optional>
 
 #include "kernels/adacomp.h"
-#include "kernels/undo.h"
+#include "kernels/roll_back.h"
 #include "methods/chunk_tasks.h"
 #include "methods/gathered.h"
 #include "methods/registry.h"
@@ -76,7 +76,7 @@ class Selection {
     if (error_.empty()) return;
     for (uint64_t chunk = 0; chunk < blocks_.size(); ++chunk) {
       const ChunkRange done{range_of(shape_, chunk).begin, blocks_[chunk].done};
-      kernels::take_back(done.of(gradient_), done.of(error_));
+      kernels::roll_back(done.of(gradient_), done.of(error_));
     }
   }
 
@@ -224,7 +224,7 @@ class AdacompState final : public GatheredState {
     } else {
       unsettled_ = {};  // it is this step's: nothing was taken out yet
     }
-    kernels::take_back(floats_of(gradient), floats_of(error_));
+    kernels::roll_back(floats_of(gradient), floats_of(error_));
   }
 
  private:

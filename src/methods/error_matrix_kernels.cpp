@@ -55,7 +55,7 @@ class KernelErrorMatrix final : public ErrorMatrix {
                                        right.const_data_ptr<float>(), left.data_ptr<float>(), rows,
                                        scratch);
         },
-        [&](low_rank::Range rows) { low_rank::undo(shape, matrix, data(), rows); });
+        [&](low_rank::Range rows) { low_rank::roll_back(shape, matrix, data(), rows, {0, shape.columns}); });
   }
 
   bool encode_right(const at::Tensor& gradient, const at::Tensor& left,

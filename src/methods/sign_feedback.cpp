@@ -20,7 +20,7 @@
 #include <span>
 
 #include "kernels/sign.h"
-#include "kernels/undo.h"
+#include "kernels/roll_back.h"
 #include "methods/device_path.h"
 #include "methods/overhead.h"
 #include "methods/sign.h"
@@ -128,7 +128,7 @@ std::optional<float> encode_by_kernel(SignState& state, const at::Tensor& gradie
   if (feedback) {
     for_each_piece(elements, [&](size_t piece, size_t first, size_t count) {
       const size_t done = encoded[piece];
-      kernels::take_back(values.subspan(first, done), total.subspan(first, done));
+      kernels::roll_back(values.subspan(first, done), total.subspan(first, done));
       kernels::settle_residual(total.subspan(first + done, count - done), state.pending);
     });
     state.pending = 0;
@@ -259,7 +259,7 @@ class SignFeedbackExchange final : public Exchange {
     const at::Tensor gradient = part.slot.load();
     if (state.kernels) {
       for_each_piece(gradient.numel(), [&](size_t /*piece*/, size_t first, size_t count) {
-        kernels::take_back(values_of(gradient).subspan(first, count),
+        kernels::roll_back(values_of(gradient).subspan(first, count),
                            mutable_values_of(state.total).subspan(first, count));
       });
     } else {

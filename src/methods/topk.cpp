@@ -15,7 +15,7 @@
 #include <limits>
 
 #include "kernels/topk.h"
-#include "kernels/undo.h"
+#include "kernels/roll_back.h"
 #include "methods/chunk_tasks.h"
 #include "methods/gathered.h"
 #include "methods/registry.h"
@@ -85,7 +85,7 @@ class Accumulation {
       return selected;
     }
     for (size_t i = 0; i < ranges_.size(); ++i) {
-      kernels::take_back(part(gradient_, i).first(done[i]), part(error_, i).first(done[i]));
+      kernels::roll_back(part(gradient_, i).first(done[i]), part(error_, i).first(done[i]));
     }
     return {};
   }
@@ -206,7 +206,7 @@ class TopkState final : public GatheredState {
     visit_chunks(own.positions,
                  [&](const ChunkRange& range, std::span<const uint32_t> positions, size_t before) {
                    add_values(range.of(error), positions, own.values, before, 1.0F);
-                   kernels::take_back(range.of(added), range.of(error));
+                   kernels::roll_back(range.of(added), range.of(error));
                  });
   }
 

@@ -9,7 +9,7 @@
 
 #include "adacomp_reference.h"
 #include "every_target.h"
-#include "kernels/undo.h"
+#include "kernels/roll_back.h"
 
 namespace gradwire::kernels {
 namespace {
@@ -178,7 +178,7 @@ TEST(Adacomp, LosesNothingAndUndoesAStep) {
     add_signed(sent, result.selection, scale);
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(sent[i] + residual[i], gradient[i] + before[i]);
     add_signed(residual, result.selection, scale);
-    take_back(gradient, residual);
+    roll_back(gradient, residual);
     EXPECT_EQ(residual, before);
   });
 }

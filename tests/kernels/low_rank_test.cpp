@@ -193,12 +193,15 @@ TEST_P(LowRank, EncodeRightDoesNotDependOnTheSplit) {
   EXPECT_EQ(whole_right, split_right);
 }
 
-TEST_P(LowRank, UndoGivesTheSettledResidualBack) {
+TEST_P(LowRank, RollBackRestoresTheSettledResidual) {
   const Matrix before = input.settled_residual();
   Matrix residual = input.residual, left(input.left.size());
   ASSERT_TRUE(encode_left(input.shape, input.gradient.data(), residual.data(), input.pending(),
                           input.right.data(), left.data(), input.rows(), input.scratch));
-  undo(input.shape, input.gradient.data(), residual.data(), input.rows());
+  const std::size_t middle = input.shape.columns / 2;
+  for (const Range columns : {Range{0, middle}, Range{middle, input.shape.columns}}) {
+    roll_back(input.shape, input.gradient.data(), residual.data(), input.rows(), columns);
+  }
   expect_near(residual, before, rounding(input.shape.rank));
 }
 
@@ -271,7 +274,7 @@ TEST(LowRankEmpty, EmptyRangesTouchNothing) {
                              scratch));
     decode(shape, pair, 1.0F, nullptr, rows, scratch);
     settle(shape, pair, nullptr, rows, scratch);
-    undo(shape, nullptr, nullptr, rows);
+    roll_back(shape, nullptr, nullptr, rows, columns);
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include "every_target.h"
 #include "inputs.h"
-#include "kernels/undo.h"
+#include "kernels/roll_back.h"
 #include "sign_reference.h"
 
 namespace gradwire::kernels {
@@ -117,7 +117,7 @@ TEST(EncodeSigns, LeavesTheResidualAloneFromTheFirstBadBlockOn) {
         ASSERT_EQ(encoded, at / kSignBlock * kSignBlock);
         const auto untouched = std::span(state).subspan(encoded);
         EXPECT_EQ(bits_of(untouched), bits_of(std::span(before).subspan(encoded)));
-        take_back(std::span(gradient).first(encoded), std::span(state).first(encoded));
+        roll_back(std::span(gradient).first(encoded), std::span(state).first(encoded));
         settle_residual(untouched, 0.5F);
         for (std::size_t i = 0; i < state.size(); ++i) {
           ASSERT_NEAR(state[i], reference::settled(before[i], 0.5F), 1e-6F) << i;

@@ -7,7 +7,7 @@
 #include "every_target.h"
 #include "half_reference.h"
 #include "inputs.h"
-#include "kernels/undo.h"
+#include "kernels/roll_back.h"
 #include "topk_reference.h"
 
 namespace gradwire::kernels {
@@ -159,7 +159,7 @@ TEST(Accumulate, LeavesTheResidualAloneFromTheFirstBadBlockOn) {
                   static_cast<std::size_t>(std::ranges::count_if(updated, reach)));
         EXPECT_TRUE(std::equal(state.begin() + static_cast<std::ptrdiff_t>(done), state.end(),
                                before.begin() + static_cast<std::ptrdiff_t>(done)));
-        take_back(std::span(gradient).first(done), std::span(state).first(done));
+        roll_back(std::span(gradient).first(done), std::span(state).first(done));
         for (std::size_t i = 0; i < done; ++i) ASSERT_NEAR(state[i], before[i], 1e-6F) << i;
       });
     }

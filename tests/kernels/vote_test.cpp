@@ -89,7 +89,7 @@ TEST(Majority, EveryCountAgainstTheQuorum) {
   }
 }
 
-TEST(ExpandSigns, UndoesPackSigns) {
+TEST(ExpandSigns, InvertsPackSigns) {
   for (std::size_t size : kSizes) {
     const auto gradient = gradient_like(size, 3);
     on_every_target([&] {

@@ -1,10 +1,10 @@
-#include "kernels/undo.h"
+#include "kernels/roll_back.h"
 
 #include <cstddef>
 
 namespace gradwire::kernels {
 
-void take_back(std::span<const float> gradient, std::span<float> residual) {
+void roll_back(std::span<const float> gradient, std::span<float> residual) {
   for (std::size_t i = 0; i < gradient.size(); ++i) residual[i] -= gradient[i];
 }
 
