@@ -53,6 +53,10 @@ std::size_t scratch_floats(const Shape& shape);
                                 FactorPair pending, const float* left, float* right, Range columns,
                                 std::span<float> scratch);
 
+// left = matrix · right, for a range of rows.
+void multiply(const Shape& shape, const float* matrix, const float* right, float* left, Range rows,
+              std::span<float> scratch);
+
 // right = matrixᵀ · left, for a range of columns.
 void multiply_transposed(const Shape& shape, const float* matrix, const float* left, float* right,
                          Range columns, std::span<float> scratch);

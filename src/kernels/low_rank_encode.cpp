@@ -162,6 +162,24 @@ Progress encode_right_target(const EncodeStep& step, const float* left, float* r
   return {true, {columns.end, columns.end}, {shape.rows, 0, columns.end, 0}, 0};
 }
 
+void multiply_target(const Shape& shape, const float* matrix, const float* right, float* left,
+                     Range rows, const Scratch& scratch) {
+  const std::size_t width = panel_columns(shape);
+  for (std::size_t column = 0; column < shape.columns; column += width) {
+    const Range panel{column, std::min(column + width, shape.columns)};
+    pack_panel(right, shape.rank, 1.0F, panel, scratch.factor_panel);
+    const TileWalk walk({rows, panel}, kTileRows, tile_columns(shape));
+    for (TileBounds tile = walk.first(); tile.rows > 0;) {
+      const TileBounds next = walk.next(tile);
+      copy_into_tile(tile, matrix, shape.columns, scratch.tile);
+      multiply_from_left(tile, scratch.tile, scratch.factor_panel.from(0, tile.column - column),
+                         tile.column > 0, left, shape.rank,
+                         Prefetcher(matrix, shape.columns, next));
+      tile = next;
+    }
+  }
+}
+
 void multiply_transposed_target(const Shape& shape, const float* matrix, const float* left,
                                 float* right, Range columns, const Scratch& scratch) {
   const std::size_t width = panel_columns(shape);
@@ -192,6 +210,7 @@ namespace {
 
 HWY_EXPORT(encode_left_target);
 HWY_EXPORT(encode_right_target);
+HWY_EXPORT(multiply_target);
 HWY_EXPORT(multiply_transposed_target);
 
 // Restores the settled E in a part of the residual buffer that an encode step has left half done.
@@ -234,6 +253,12 @@ bool encode_right(const Shape& shape, const float* gradient, float* residual, Fa
   const Progress progress = HWY_DYNAMIC_DISPATCH(encode_right_target)(step, left, right, columns);
   if (!progress.complete) roll_back(step, {{0, shape.rows}, columns}, progress, scratch);
   return progress.complete;
+}
+
+void multiply(const Shape& shape, const float* matrix, const float* right, float* left, Range rows,
+              std::span<float> scratch) {
+  HWY_DYNAMIC_DISPATCH(multiply_target)
+  (shape, matrix, right, left, rows, Scratch(shape, scratch));
 }
 
 void multiply_transposed(const Shape& shape, const float* matrix, const float* left, float* right,

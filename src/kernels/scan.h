@@ -8,4 +8,7 @@ namespace gradwire::kernels {
 // is not zero, so of a gradient in use it reads only a few elements.
 bool all_zero(std::span<const float> values);
 
+// True if no element is infinite or NaN.
+bool all_finite(std::span<const float> values);
+
 }  // namespace gradwire::kernels

@@ -141,6 +141,20 @@ TEST_P(LowRank, DecodeMatchesTheReference) {
   expect_near(result.values(), expected, rounding(input.shape.rank));
 }
 
+// Without a residual, encoding is a plain product.
+TEST_P(LowRank, MultiplyEqualsEncodingWithoutAResidual) {
+  const std::size_t rows = input.shape.rows;
+  Unaligned matrix(input.gradient), left(input.left.size());
+  multiply(input.shape, matrix.data(), input.right.data(), left.data(), {0, rows / 2},
+           input.scratch);
+  multiply(input.shape, matrix.data(), input.right.data(), left.data(), {rows / 2, rows},
+           input.scratch);
+  Matrix residual(input.residual.size(), 0.0F), encoded(input.left.size());
+  ASSERT_TRUE(encode_left(input.shape, input.gradient.data(), residual.data(), FactorPair{},
+                          input.right.data(), encoded.data(), input.rows(), input.scratch));
+  EXPECT_EQ(left.values(), encoded);
+}
+
 TEST_P(LowRank, MultiplyTransposedMatchesTheReference) {
   Unaligned matrix(input.gradient), right(input.right.size());
   multiply_transposed(input.shape, matrix.data(), input.left.data(), right.data(), input.columns(),

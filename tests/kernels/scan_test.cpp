@@ -23,5 +23,23 @@ TEST(AllZero, FindsAnythingElse) {
   }
 }
 
+TEST(AllFinite, AcceptsEveryFiniteNumber) {
+  using Limits = std::numeric_limits<float>;
+  EXPECT_TRUE(all_finite(
+      std::vector<float>{0.0F, -0.0F, Limits::max(), Limits::lowest(), Limits::denorm_min()}));
+  EXPECT_TRUE(all_finite({}));
+}
+
+TEST(AllFinite, FindsASingleElementThatIsNot) {
+  using Limits = std::numeric_limits<float>;
+  for (const float bad : {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN()}) {
+    for (const std::size_t at : {0, 13, 999}) {
+      std::vector<float> values(1000, 1.0F);
+      values[at] = bad;
+      EXPECT_FALSE(all_finite(values)) << bad << " at " << at;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gradwire::kernels
