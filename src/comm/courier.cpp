@@ -44,7 +44,7 @@ void Courier::finish(Transfer& transfer) {
   RECORD_FUNCTION("gradwire::decode", {});
   const Stopwatch stopwatch(transfer.decode_seconds);
   if (!transfer.exhausted) {
-    const std::optional<Round> further = transfer.exchange->next();
+    const std::optional<Round> further = transfer.exchange->complete_round();
     TORCH_INTERNAL_ASSERT(!further, "a method made more rounds than it announced");
   }
   transfer.exchange->finish();

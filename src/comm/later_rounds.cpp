@@ -79,7 +79,7 @@ bool LaterRounds::advance(Transfer& transfer, c10d::ProcessGroup& group) {
   {
     RECORD_FUNCTION("gradwire::encode", {});
     const Stopwatch stopwatch(transfer.between_seconds);
-    round = transfer.exchange->next();
+    round = transfer.exchange->complete_round();
   }
   if (!round) {
     transfer.exhausted = true;

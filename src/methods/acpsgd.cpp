@@ -54,7 +54,7 @@ class AcpsgdExchange final : public Exchange {
     return sum_->start();
   }
 
-  std::optional<Round> next() override { return sum_->next(); }
+  std::optional<Round> complete_round() override { return sum_->complete_round(); }
 
   void finish() override {
     for (Part& part : parts_) {

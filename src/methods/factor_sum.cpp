@@ -26,7 +26,7 @@ Round FactorSum::start() {
   return {Collective::all_to_all, as_bytes(rounded), as_bytes(slices_)};
 }
 
-std::optional<Round> FactorSum::next() {
+std::optional<Round> FactorSum::complete_round() {
   ++completed_;
   if (!bf16_ || completed_ > 2) return std::nullopt;
   if (completed_ == 1) {

@@ -20,7 +20,7 @@ class FactorSum {
   // This worker's numbers before start(), the sum after the last round.
   at::Tensor& values() { return values_; }
   Round start();
-  std::optional<Round> next();
+  std::optional<Round> complete_round();
 
   static int rounds(bool bf16) { return bf16 ? 2 : 1; }
   // What `length` numbers take up in the payload.

@@ -38,7 +38,7 @@ class GatheredExchange final : public Exchange {
     return gather(0, capacity_);
   }
 
-  std::optional<Round> next() override {
+  std::optional<Round> complete_round() override {
     if (overflow_ == 0) {
       arrived_ = received_.to(at::kCPU);
       const size_t largest = largest_needed();

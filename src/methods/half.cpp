@@ -57,7 +57,7 @@ class HalfExchange final : public Exchange {
 
   // The mean takes the place of the first contribution, and all means that of the gradients sent:
   // no further memory.
-  std::optional<Round> next() override {
+  std::optional<Round> complete_round() override {
     if (mean_.defined()) return std::nullopt;
     mean_ = slices_.narrow(0, 0, slice_);
     kernels_ ? average_by_kernel() : average_by_aten();

@@ -101,16 +101,42 @@ struct Round {
   at::Tensor receive;
 };
 
+// One bucket's way through a method. All workers make the same calls:
+//
+//   Method::begin()    makes the exchange. Nothing is encoded yet.
+//   start()            encodes and returns the first round.
+//   complete_round()   is called once for every round, the last one included, when the round's
+//                      `receive` is filled. It does what the method has to do then and returns the
+//                      next round, or nothing after the last one. There are at most
+//                      Method::rounds() rounds.
+//   finish()           is called when complete_round() has returned nothing. It decodes: the slots'
+//                      memory then holds the result.
+//
+// What may be read when: until finish() the slots' memory holds this worker's gradients, so that a
+// method can roll its step back. (Only an exchange that keeps no residual may let a round write
+// into that memory.) payload_bytes() is valid after start() and final after the last round.
+//
+// Who keeps what alive: the caller keeps the slots' memory, parameters and states, and the Method,
+// until the exchange is destroyed. The exchange keeps what it will read again, and the tensors of a
+// Round are references: whoever launches it keeps the Round until it has completed.
+//
+// Threads: the calls come one after the other, but perhaps on different threads. start() and
+// finish() run on the caller's thread, which under DDP is that of backward; complete_round() may
+// run on the thread that launches later rounds. Exchanges of other buckets run at the same time, with other parameters. Gradient
+// mode is off in all calls.
+//
+// States: from start() to finish() nobody but the exchange touches the states of its parameters;
+// ParameterState::residual() may be called. Where a gradient was not finite on some worker, the
+// exchange rolls the step back: after finish() the states are on every worker what they were before
+// start(), up to rounding. If a collective fails, finish() is not called, and the states are those
+// of a step that failed.
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Encodes. Called in backward, when the bucket's gradients are complete.
   virtual Round start() = 0;
-  // Called when a round has completed; the next round, if there is one.
-  virtual std::optional<Round> next() { return std::nullopt; }
-  // Called when the last round has completed. Decodes: leaves the result in the slots' memory.
+  virtual std::optional<Round> complete_round() { return std::nullopt; }
   virtual void finish() = 0;
-  // Bytes of this worker's payload that each slot takes up, headers included. Valid after start().
+  // Bytes of this worker's payload that each slot takes up, headers included.
   virtual std::vector<int64_t> payload_bytes() const = 0;
 };
 

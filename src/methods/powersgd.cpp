@@ -64,9 +64,9 @@ class PowersgdExchange final : public Exchange {
     return p_sum_->start();
   }
 
-  std::optional<Round> next() override {
-    if (p_is_summed_) return q_sum_->next();
-    if (auto round = p_sum_->next()) return round;
+  std::optional<Round> complete_round() override {
+    if (p_is_summed_) return q_sum_->complete_round();
+    if (auto round = p_sum_->complete_round()) return round;
     p_is_summed_ = true;
     if (q_sum_->values().numel() == 0) return std::nullopt;
     for (Part& part : parts_) {

@@ -122,7 +122,7 @@ class SignVoteExchange final : public Exchange {
     return {Collective::all_to_all, send.view(-1), received_.view(-1)};
   }
 
-  std::optional<Round> next() override {
+  std::optional<Round> complete_round() override {
     if (ballots_.defined()) return std::nullopt;
     ballots_ = received_.narrow(1, 0, count_of_parts()).cpu().contiguous();
     const at::Tensor outcome = at::zeros({slice_}, received_.options());

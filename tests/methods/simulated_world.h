@@ -58,7 +58,7 @@ class SimulatedWorld {
       communicate(rounds);
       std::vector<Round> next;
       for (auto& exchange : exchanges) {
-        if (auto round = exchange->next()) next.push_back(*round);
+        if (auto round = exchange->complete_round()) next.push_back(*round);
       }
       TORCH_CHECK(next.empty() || next.size() == rounds.size(), "the workers do not go on alike");
       rounds = std::move(next);

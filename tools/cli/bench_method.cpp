@@ -99,7 +99,7 @@ void MethodRun::step(std::optional<int> threads) {
         std::max(in_flight,
                  received.nbytes() + (received.is_alias_of(next->send) ? 0 : next->send.nbytes()));
     communicate(*next);
-    decode += seconds_of([&] { next = exchange->next(); });
+    decode += seconds_of([&] { next = exchange->complete_round(); });
   }
   decode += seconds_of([&] { exchange->finish(); });
   in_flight_bytes_ = std::max(in_flight_bytes_, static_cast<double>(in_flight));
