@@ -7,9 +7,10 @@ namespace {
 
 // Where a state keeps its residual, to be written to; undefined if it keeps none.
 at::Tensor residual_of(ParameterState& state) {
-  const auto tensors = state.tensors();
-  const auto found = tensors.find("residual");
-  return found == tensors.end() ? at::Tensor() : found->second;
+  for (const StateTensor& kept : state.tensors()) {
+    if (kept.role == StateTensor::Role::residual) return kept.tensor;
+  }
+  return {};
 }
 
 }  // namespace
@@ -59,8 +60,8 @@ void ParameterStates::load(const State& state) {
   left_over_.clear();
   for (size_t i = 0; i < states_.size(); ++i) {
     if (states_[i] == nullptr) continue;
-    for (auto& [name, tensor] : states_[i]->tensors()) {
-      tensor.copy_(state.at(parameters_[i].name + "/" + name).toTensor());
+    for (const StateTensor& kept : states_[i]->tensors()) {
+      kept.tensor.copy_(state.at(parameters_[i].name + "/" + kept.name).toTensor());
     }
   }
 }
@@ -69,8 +70,8 @@ void save_tensors(const std::vector<Parameter>& parameters, const ParameterState
                   State& state) {
   for (size_t i = 0; i < states.size(); ++i) {
     if (states[i] == nullptr) continue;
-    for (const auto& [name, tensor] : states[i]->tensors()) {
-      state[parameters[i].name + "/" + name] = tensor.clone();
+    for (const StateTensor& kept : states[i]->tensors()) {
+      state[parameters[i].name + "/" + kept.name] = kept.tensor.clone();
     }
   }
 }

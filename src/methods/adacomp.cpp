@@ -168,7 +168,7 @@ class AdacompState final : public GatheredState {
     settle();
     return GatheredState::residual();
   }
-  std::map<std::string, at::Tensor> tensors() override {
+  std::vector<StateTensor> tensors() override {
     settle();
     return GatheredState::tensors();
   }

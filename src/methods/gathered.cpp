@@ -239,9 +239,9 @@ GatheredState::GatheredState(const Parameter& parameter, const wire::PositionsSh
   error_ = residual_.view(-1);
 }
 
-std::map<std::string, at::Tensor> GatheredState::tensors() {
+std::vector<StateTensor> GatheredState::tensors() {
   if (!residual_.defined()) return {};
-  return {{"residual", residual_}};
+  return {{"residual", StateTensor::Role::residual, residual_}};
 }
 
 std::unique_ptr<ParameterState> GatheredMethod::make_state(const Parameter& parameter,

@@ -42,7 +42,7 @@ class GatheredState : public ParameterState {
   GatheredState(const Parameter& parameter, const wire::PositionsShape& shape, bool error_feedback);
 
   at::Tensor residual() const override { return residual_; }
-  std::map<std::string, at::Tensor> tensors() override;
+  std::vector<StateTensor> tensors() override;
 
   // Writes one record of a gradient that is not all zero and takes what it holds out of the
   // residual. If the gradient is not finite, the record says so and the residual is as before.

@@ -40,12 +40,14 @@ at::Tensor LowRankState::residual() const {
   return error_feedback ? matrix->residual() : at::Tensor();
 }
 
-std::map<std::string, at::Tensor> LowRankState::tensors() {
+std::vector<StateTensor> LowRankState::tensors() {
   // Pending products refer to the factors of the last step: copies may be overwritten, those may
   // not.
   p = p.clone();
   q = q.clone();
-  return {{"p", p}, {"q", q}, {"residual", matrix->residual()}};
+  return {{"p", StateTensor::Role::shared, p},
+          {"q", StateTensor::Role::shared, q},
+          {"residual", StateTensor::Role::residual, matrix->residual()}};
 }
 
 void LowRankState::subtract(const at::Tensor& left, const at::Tensor& right) {

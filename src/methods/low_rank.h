@@ -22,7 +22,7 @@ class LowRankState final : public ParameterState {
                std::unique_ptr<ErrorMatrix> matrix, const at::TensorOptions& options);
 
   at::Tensor residual() const override;
-  std::map<std::string, at::Tensor> tensors() override;
+  std::vector<StateTensor> tensors() override;
 
   // A random factor of so many rows for that step, the same on all workers.
   at::Tensor drawn(int64_t length, int64_t step) const;

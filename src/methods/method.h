@@ -12,7 +12,6 @@
 
 #include <ATen/ATen.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,15 +35,28 @@ struct Parameter {
   }
 };
 
-// What a method remembers of one parameter from step to step. Belongs to the parameter, never to a
-// bucket: DDP makes new buckets after the first step.
+// A tensor that a ParameterState keeps from step to step.
+struct StateTensor {
+  enum class Role : uint8_t {
+    residual,  // what this worker has kept back: in units of the gradient, unlike on every worker
+    shared,    // the same on all workers
+  };
+  std::string name;  // in saved states
+  Role role;
+  at::Tensor tensor;
+};
+
+// What a method remembers of one parameter from step to step. It belongs to the parameter, never to
+// a bucket: DDP makes new buckets after the first step.
 class ParameterState {
  public:
   virtual ~ParameterState() = default;
-  // The residual, or an undefined tensor.
+  // All that a step needs of earlier ones. The tensors are references: loading and rescaling write
+  // into them.
+  virtual std::vector<StateTensor> tensors() = 0;
+  // The residual as it is now, or an undefined tensor; leaves what a step under way may still have
+  // to roll back alone.
   virtual at::Tensor residual() const { return {}; }
-  // The tensors to save, by name. They are references: loading copies into them.
-  virtual std::map<std::string, at::Tensor> tensors() = 0;
 };
 
 // One parameter's place in a bucket. `memory` is the parameter's part of the bucket, in the

@@ -64,10 +64,10 @@ class SignState final : public ParameterState {
     return total - signed_scale(total >= 0, pending);
   }
 
-  std::map<std::string, at::Tensor> tensors() override {
+  std::vector<StateTensor> tensors() override {
     if (!total.defined()) return {};
     settle();
-    return {{"residual", total}};
+    return {{"residual", StateTensor::Role::residual, total}};
   }
 
   void settle() {

@@ -9,7 +9,7 @@ namespace gradwire {
 class StatelessParameter final : public ParameterState {
  public:
   explicit StatelessParameter(const at::Tensor& tensor) : kernels(takes_kernels(tensor)) {}
-  std::map<std::string, at::Tensor> tensors() override { return {}; }
+  std::vector<StateTensor> tensors() override { return {}; }
 
   bool kernels;
 };

@@ -261,9 +261,7 @@ TEST_P(SignFeedback, ResumesExactlyFromItsTensors) {
   second.step(random_gradients(workers, 99));  // overwritten by what is loaded
   for (int worker = 0; worker < workers; ++worker) {
     for (size_t i = 0; i < kShapes.size(); ++i) {
-      for (auto& [name, tensor] : second.state(worker, i).tensors()) {
-        tensor.copy_(first.state(worker, i).tensors().at(name));
-      }
+      SimulatedWorld::load(second.state(worker, i), first.state(worker, i));
     }
   }
   for (int step = 3; step < 6; ++step) {

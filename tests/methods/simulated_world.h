@@ -4,8 +4,8 @@
 // process group, no buckets, no Reducer. For what a method computes; tests/ddp has the real thing.
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,11 +73,20 @@ class SimulatedWorld {
     for (int worker = 0; worker < workers_; ++worker) {
       for (size_t i = 0; i < parameters_.size(); ++i) {
         if (states_[worker][i] == nullptr) continue;
-        const auto saved = other.states_[worker][i]->tensors();
-        for (auto& [name, tensor] : states_[worker][i]->tensors()) {
-          tensor.copy_(saved.at(name).clone());
-        }
+        load(*states_[worker][i], *other.states_[worker][i]);
       }
+    }
+  }
+
+  // What a state saves is what another of the same parameter loads.
+  static void load(ParameterState& state, ParameterState& saved) {
+    const std::vector<StateTensor> from = saved.tensors();
+    const std::vector<StateTensor> to = state.tensors();
+    ASSERT_EQ(from.size(), to.size());
+    for (size_t i = 0; i < to.size(); ++i) {
+      ASSERT_EQ(from[i].name, to[i].name);
+      ASSERT_EQ(from[i].role, to[i].role);
+      to[i].tensor.copy_(from[i].tensor);
     }
   }
 

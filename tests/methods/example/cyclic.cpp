@@ -29,8 +29,10 @@ class CyclicState final : public ParameterState {
     block = std::max<int64_t>(1, static_cast<int64_t>(wanted));
   }
 
+  std::vector<StateTensor> tensors() override {
+    return {{"residual", StateTensor::Role::residual, error}};
+  }
   at::Tensor residual() const override { return error; }
-  std::map<std::string, at::Tensor> tensors() override { return {{"residual", error}}; }
 
   at::Tensor error;  // in the parameter's shape
   int64_t block;     // elements that travel in one step
