@@ -5,9 +5,6 @@
 //            all-reduce sum P ;       result = P Qᵀ / N
 //   Q step:  the same with the roles of P and Q exchanged: Q = (M+E)ᵀ P
 //
-// Without `reuse` the factor that does not travel is drawn anew in every step, instead of being the
-// one that travelled in the step before: only to show what that is good for.
-//
 // Below, the factor that travels in a step is the *moving* one, the other is *fixed*.
 
 #include <ATen/ATen.h>
@@ -25,9 +22,8 @@ namespace {
 
 class AcpsgdExchange final : public Exchange {
  public:
-  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, bool reuse,
-                 BufferPool& buffers)
-      : step_(step), p_moves_(step.number % 2 == 1), bf16_(bf16), reuse_(reuse) {
+  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, BufferPool& buffers)
+      : step_(step), p_moves_(step.number % 2 == 1), bf16_(bf16) {
     int64_t total = 0;
     for (const Slot& slot : slots) {
       auto* state = static_cast<LowRankState*>(slot.state);
@@ -92,8 +88,7 @@ class AcpsgdExchange final : public Exchange {
 
   void encode(Part& part, at::Tensor& sent) const {
     LowRankState& state = *part.state;
-    part.basis =
-        orthonormalised(reuse_ ? fixed(part) : state.drawn(fixed(part).size(0), step_.number));
+    part.basis = orthonormalised(fixed(part));
     const at::Tensor gradient = state.as_matrix(part.slot.load());
     if (is_zero(gradient)) {
       sent.zero_();
@@ -139,7 +134,6 @@ class AcpsgdExchange final : public Exchange {
   Step step_;
   bool p_moves_;
   bool bf16_;
-  bool reuse_;
   std::vector<Part> parts_;
   std::optional<FactorSum> sum_;
 };
@@ -147,8 +141,7 @@ class AcpsgdExchange final : public Exchange {
 class Acpsgd final : public Method {
  public:
   explicit Acpsgd(const OptionMap& options)
-      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16"),
-        reuse_(std::get<bool>(options.at("reuse"))) {}
+      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
 
   std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                              const OptionMap& options) const override {
@@ -157,19 +150,12 @@ class Acpsgd final : public Method {
   int rounds() const override { return FactorSum::rounds(bf16_); }
   bool carries_uncompressed() const override { return !bf16_; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<AcpsgdExchange>(slots, step, bf16_, reuse_, buffers_);
+    return std::make_unique<AcpsgdExchange>(slots, step, bf16_, buffers_);
   }
 
  private:
   bool bf16_;
-  bool reuse_;
 };
-
-std::vector<OptionSpec> acpsgd_options() {
-  std::vector<OptionSpec> options = low_rank_options();
-  options.push_back(boolean_option("reuse", true));
-  return options;
-}
 
 }  // namespace
 
@@ -177,7 +163,7 @@ MethodEntry acpsgd_method() {
   return {
       .name = "acpsgd",
       .summary = "ACP-SGD: one low-rank factor per step, P and Q in turn; a single all-reduce",
-      .options = acpsgd_options(),
+      .options = low_rank_options(),
       .parameter_options = kLowRankParameterOptions,
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Acpsgd>(options);

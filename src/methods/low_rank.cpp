@@ -17,24 +17,27 @@ std::vector<OptionSpec> low_rank_options() {
           choice_option("dtype", {"fp32", "bf16"}), boolean_option("error_feedback", true)};
 }
 
+namespace {
+
+// A generator of its own: the user's random numbers stay what they are without us. Made on the CPU,
+// so that unlike devices draw alike.
+at::Tensor drawn(int64_t rows, int64_t rank, uint64_t seed, at::Device device) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  return at::randn({rows, rank}, generator, at::TensorOptions(at::kFloat)).to(device);
+}
+
+}  // namespace
+
 LowRankState::LowRankState(int64_t rows_, int64_t columns_, int64_t rank_, bool error_feedback_,
-                           uint64_t seed_, std::unique_ptr<ErrorMatrix> matrix_,
+                           uint64_t seed, std::unique_ptr<ErrorMatrix> matrix_,
                            const at::TensorOptions& options)
     : rows(rows_),
       columns(columns_),
       rank(rank_),
       error_feedback(error_feedback_),
-      seed(seed_),
       matrix(std::move(matrix_)),
       p(at::zeros({rows, rank}, options)),
-      q(drawn(columns, 0)) {}
-
-// A generator of its own: the user's random numbers stay what they are without us. Made on the CPU,
-// so that unlike devices draw alike.
-at::Tensor LowRankState::drawn(int64_t length, int64_t step) const {
-  at::Generator generator = at::detail::createCPUGenerator(seed + static_cast<uint64_t>(step));
-  return at::randn({length, rank}, generator, at::TensorOptions(at::kFloat)).to(p.device());
-}
+      q(drawn(columns, rank, seed, options.device())) {}
 
 at::Tensor LowRankState::residual() const {
   return error_feedback ? matrix->residual() : at::Tensor();

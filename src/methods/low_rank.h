@@ -24,8 +24,6 @@ class LowRankState final : public ParameterState {
   at::Tensor residual() const override;
   std::vector<StateTensor> tensors() override;
 
-  // A random factor of so many rows for that step, the same on all workers.
-  at::Tensor drawn(int64_t length, int64_t step) const;
   // The slot's gradient as the matrix it stands for.
   at::Tensor as_matrix(const at::Tensor& tensor) const { return tensor.view({rows, columns}); }
   // Keeps what left · rightᵀ leaves unsent, or nothing without error feedback.
@@ -37,7 +35,6 @@ class LowRankState final : public ParameterState {
   int64_t columns;
   int64_t rank;
   bool error_feedback;
-  uint64_t seed;
   std::unique_ptr<ErrorMatrix> matrix;
   at::Tensor p;  // n x r
   at::Tensor q;  // m x r

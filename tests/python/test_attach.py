@@ -117,7 +117,7 @@ DEFAULTS = {
     "sign": {"mode": "ef", "vote_scale": 1.0, "error_feedback": True},
     "topk": {"density": 0.01, "dtype": "fp32", "error_feedback": True},
     "powersgd": LOW_RANK,
-    "acpsgd": {**LOW_RANK, "reuse": True},
+    "acpsgd": LOW_RANK,
     "adacomp": {"bin_conv": 50, "bin_dense": 500, "error_feedback": True},
     "auto": {"rank": 4, "candidates": "half+powersgd+acpsgd+topk+adacomp+sign"},
 }
