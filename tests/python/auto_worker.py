@@ -1,4 +1,4 @@
-"""One worker of the tests of `auto`, on an emulated host whose link it can slow down itself.
+"""One worker of the tests of `auto`, on an emulated host. It can slow down its own link.
 
 python auto_worker.py FOLDER SCENARIO
 """
@@ -24,7 +24,7 @@ SLOW = "40mbit"
 
 
 def set_rate(rate: str) -> None:
-    """Of what this host sends."""
+    """Limits the rate at which this host sends."""
     limit = ["tbf", "rate", rate, "burst", "64kb", "latency", "200ms"]
     command = ["tc", "qdisc", "replace", "dev", os.environ["GLOO_SOCKET_IFNAME"], "root", *limit]
     subprocess.run(command, check=True)
@@ -77,7 +77,7 @@ def slow_link() -> dict:
 
 
 def link_that_becomes_slow() -> dict:
-    job = Job(samples=2048)  # enough to hide 4 MB behind
+    job = Job(samples=2048)  # computing takes longer than sending 4 MB
     job.run(0, 12)
     at_first = job.methods()
     set_rate(SLOW)
@@ -86,8 +86,8 @@ def link_that_becomes_slow() -> dict:
 
 
 def resumed() -> dict:
-    """Saved in the middle of a trial; the next has begun at the end. When all are over the clock
-    decides, and need not decide alike."""
+    """Saves in the middle of a trial and stops in the next one. When all trials are over, the clock
+    decides, and two runs may decide differently."""
     job = Job()
     job.run(0, 8)
     saved_methods = job.methods()

@@ -1,9 +1,9 @@
-"""One worker of a training that may be killed at any moment and goes on where it was.
+"""One worker of a training that may be killed at any moment and can be started again.
 
     python chaos_worker.py FOLDER STEPS VARIANT...
 
-Every step it saves a checkpoint of its own; a new incarnation takes the last step that all workers
-have saved.
+It saves a checkpoint after every step. When it starts, it goes on from the last step that all
+workers have saved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from training import Training
 
-KEPT = 3  # checkpoints: a worker may be ahead of another by one
+KEPT = 3  # checkpoints; a worker may be one step ahead of another
 
 
 def last_common_step(folder: Path, worker: int) -> int:
@@ -60,7 +60,6 @@ if __name__ == "__main__":
     try:
         main()
     except RuntimeError:
-        # A thread of Gloo's that still lets go of a failed all-reduce when the interpreter ends is
-        # ended by it, and torch aborts.
+        # torch aborts if the interpreter ends while a thread of Gloo frees a failed all-reduce.
         time.sleep(0.2)
         raise

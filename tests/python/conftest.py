@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-# Worker processes import the test's module by name, and that module imports worlds.
+# Worker processes import the module of their test by name.
 sys.path.insert(0, str(Path(__file__).parent))
 
-# They measure time, or look for what a lab has left behind: nothing else may run beside them.
+# These measure time or check what a lab leaves behind, so nothing else may run at the same time.
 ALONE = {"test_lab", "test_link_use", "test_probe", "test_profile", "test_race"}
 
 
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_environment_for_all() -> Iterator[None]:
-    """Lightning sets RANK and MASTER_PORT in this process: the next test would join that world."""
+    """Lightning sets RANK and MASTER_PORT here, and the next test would join that world."""
     saved = dict(os.environ)
     yield
     os.environ.clear()

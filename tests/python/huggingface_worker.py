@@ -1,4 +1,4 @@
-"""One worker of test_huggingface.py, started by a launcher: begin | resume, FOLDER."""
+"""One worker of test_huggingface.py. A launcher starts it with begin or resume, and FOLDER."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 STEPS = 8
-# Options of gradwire and of the Trainer.
+# The options of gradwire and those of the Trainer.
 TRAINER_VARIANTS = {
     "topk": ({"method": "topk", "density": 0.05}, {}),
     "acpsgd": ({"method": "acpsgd", "rank": 2}, {"gradient_accumulation_steps": 2}),
@@ -45,7 +45,7 @@ def with_trainer(variant: str, folder: Path, resume: bool) -> dict:
     )  # fmt: skip
     tokens = torch.randint(50, (64, 8), generator=torch.Generator().manual_seed(1))
     data = [{"input_ids": row, "labels": int(row[0]) % 2} for row in tokens]
-    # The resumed run writes elsewhere, so that it must be told where to read.
+    # The resumed run writes to another folder, so it must be told where to read.
     output = folder / ("resumed" if resume else "begun") / variant
     arguments = TrainingArguments(
         output_dir=output, max_steps=STEPS, save_steps=STEPS // 2, per_device_train_batch_size=2,
@@ -60,7 +60,7 @@ def with_trainer(variant: str, folder: Path, resume: bool) -> dict:
 
 def with_accelerate(variant: str, folder: Path, resume: bool) -> dict:
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    # Accelerate makes one on a GPU only. The scale changes between the saved step and the next.
+    # Accelerate makes a scaler only on a GPU. The scale changes right after the saved step.
     accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=5)
     torch.manual_seed(7)
     net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 10))

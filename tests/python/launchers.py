@@ -1,4 +1,4 @@
-"""Programs of several workers, started as a user starts them."""
+"""Starts programs as a user starts them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ import torch
 from built import BUILD, ROOT
 from worlds import free_port
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/ecosystem.md"
+PAGE = ROOT / "docs/ecosystem.md"
+
+
+def run(*command: object, **options: object) -> str:
+    """Run a command that must succeed, and return what it printed."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
 
 
 def torchrun(workers: int) -> list[str]:
@@ -27,13 +34,13 @@ def accelerate_launch(workers: int) -> list[str]:
 
 
 def skip_without_lab(done: subprocess.CompletedProcess) -> None:
-    """The lab itself says where it cannot run; whatever else goes wrong is a failure."""
+    """Skip the test if the lab says that it cannot run here. Any other error is a failure."""
     if done.returncode != 0 and "lets you make no network namespace" in done.stderr:
         pytest.skip(done.stderr)
 
 
 def run_bench(module: str, *arguments: object, timeout: float) -> subprocess.CompletedProcess:
-    """`python -m bench.MODULE` as the Makefile runs it; skips where it needs the lab in vain."""
+    """Run `python -m bench.MODULE` as the Makefile does. Skip the test if the lab cannot run."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{module}", *map(str, arguments)],
@@ -49,7 +56,7 @@ def run_bench(module: str, *arguments: object, timeout: float) -> subprocess.Com
 
 
 def launch(command: list[object], folder: Path, fails: bool = False, **environment: str) -> str:
-    """What it printed, run in ``folder``."""
+    """Run the command in ``folder`` and return what it printed."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
@@ -63,20 +70,20 @@ def launch(command: list[object], folder: Path, fails: bool = False, **environme
 
 
 def outcomes(script: Path, folder: Path, what: str, workers: int) -> list[dict]:
-    """What a worker script of the tests has left in ``folder``, by worker."""
+    """Run a worker script of the tests and return what each worker wrote into ``folder``."""
     launch([*torchrun(workers), script, what, folder], folder)
     return [torch.load(folder / f"{what}-{w}-of-{workers}.pt") for w in range(workers)]
 
 
 def script_of_the_page(name: str, folder: Path) -> str:
-    """Write the script that docs/ecosystem.md shows under this name."""
+    """Write the script of this name in docs/ecosystem.md into ``folder``."""
     [code] = re.findall(rf"^```python {name}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     (folder / name).write_text(code)
     return name
 
 
 def assert_the_page_holds(printed: str, workers: int = 2) -> None:
-    """Every worker sent less than all-reduce sends, and all have the same weights."""
+    """Check that every worker sent less than all-reduce, and that all have the same weights."""
     lines = re.findall(
         r"worker (\d+): sent ([\d.]+) times less, sum of weights (-?[\d.e-]+)", printed
     )

@@ -1,4 +1,4 @@
-"""One worker of test_lightning.py, started by a launcher: begin | resume, FOLDER."""
+"""One worker of test_lightning.py. A launcher starts it with begin or resume, and FOLDER."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 EPOCHS = 4
-# Options of gradwire and of the Trainer.
+# The options of gradwire and those of the Trainer.
 VARIANTS = {
     "topk": ({"method": "topk", "density": 0.05}, {}),
     "acpsgd": ({"method": "acpsgd", "rank": 2}, {"accumulate_grad_batches": 2}),
@@ -42,7 +42,7 @@ def batches() -> DataLoader:
 
 
 def fit(variant: str, folder: Path, ckpt_path: Path | None = None) -> dict:
-    """What the test looks at; leaves a checkpoint half-way and one at the end."""
+    """Trains, and saves a checkpoint after half of the epochs and one at the end."""
     options, trainer_options = VARIANTS[variant]
     if trainer_options.get("plugins") == "scaler":
         # The scale changes between the saved step and the next.

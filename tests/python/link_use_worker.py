@@ -1,4 +1,4 @@
-"""One worker of test_link_use.py: the fastest of some steps, where one worker comes late."""
+"""One worker of test_link_use.py. It measures the fastest of some steps; worker 1 is late."""
 
 import sys
 import time

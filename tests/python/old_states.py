@@ -1,7 +1,7 @@
-"""States as released versions saved them, and the step that follows each.
+"""States that released versions have saved, and the step that follows each.
 
-``python tests/python/old_states.py`` writes those of the version that is built into
-tests/python/old_states/; test_old_states.py loads them with every later version.
+``python tests/python/old_states.py`` writes those of the built version into
+tests/python/old_states/. test_old_states.py loads them with every later version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 FOLDER = Path(__file__).parent / "old_states"
 WORKERS = 2
-# Enough for both factors, a selection that has settled and two layouts of the buckets.
+# Enough steps for both factors, a steady selection and two layouts of the buckets.
 STEPS = 5
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -34,7 +34,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Feeder(nn.Module):
-    """A module whose gradients the caller chooses: the loss is their product with the weights."""
+    """The caller chooses the gradients: the loss is their product with the weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def gradients(worker: int, step: int) -> list[torch.Tensor]:
 
 
 def step(ddp: DistributedDataParallel, worker: int, number: int) -> list[torch.Tensor]:
-    """What the workers have in common after this step."""
+    """Does a step and returns the common gradients."""
     ddp.zero_grad()
     ddp(gradients(worker, number)).backward()
     return [weight.grad.clone() for weight in ddp.parameters()]

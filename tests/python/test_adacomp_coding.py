@@ -1,4 +1,4 @@
-"""What AdaComp's coding costs on real gradients of a fully connected layer."""
+"""The cost of AdaComp's coding on real gradients of a fully connected layer."""
 
 import gzip
 import math
@@ -25,7 +25,7 @@ def fashion_mnist(samples: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def entropy(symbols: list[int]) -> float:
-    """Bits per symbol, by their own frequencies."""
+    """Returns the bits per symbol, from the frequencies of these symbols."""
     counts = Counter(symbols)
     return -sum(c / len(symbols) * math.log2(c / len(symbols)) for c in counts.values())
 
@@ -45,8 +45,8 @@ def bits_per_sent_element(worker: int) -> dict[str, float]:
         nn.functional.cross_entropy(ddp(images[part]), labels[part]).backward()
         optimizer.step()
         if step < 100:
-            continue  # the steady state is asked for
-        # One worker's result is what it sent.
+            continue  # only the steady state counts
+        # With one worker, the result is what it sent.
         result = net[0].weight.grad.flatten()
         positions = result.nonzero().flatten()
         gaps += positions.diff(prepend=torch.tensor([-1])).tolist()
@@ -62,8 +62,8 @@ def bits_per_sent_element(worker: int) -> dict[str, float]:
 
 @pytest.mark.skipif(not DATA.exists(), reason="dataset-fashion-mnist is not installed")
 def test_a_sent_element_costs_at_most_12_bits():
-    """Headers and padding counted. The coding alone is within 1.15 of the entropy:
-    tests/wire/gap_code_test.cpp; the padding is what agreeing on a capacity ahead costs."""
+    """This includes headers and the padding up to the agreed capacity. The coding alone is within
+    1.15 of the entropy (tests/wire/gap_code_test.cpp)."""
     (figures,) = run_world(1, bits_per_sent_element)
     print(figures)
     assert figures["bits"] <= 12, figures

@@ -1,14 +1,13 @@
-"""Gradients that are not finite, with torch's GradScaler and without any."""
+"""Gradients that are not finite, with and without torch's GradScaler."""
 
 import gradwire
 import pytest
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from training import VARIANTS, batch, same, small_net
+from training import VARIANTS, batch, options_of, same, small_net
 from worlds import run_world
 
-# The most a GradScaler of this test ever has to do in a backoff.
 INITIAL_SCALE = 2.0**10
 BAD_STEP = 5
 
@@ -16,8 +15,8 @@ BAD_STEP = 5
 def train_with_scaler(worker: int, dtype: torch.dtype) -> dict[str, dict]:
     outcome = {}
     for variant, (method, options) in VARIANTS.items():
-        # A vote's result is ±1 for every element: small steps.
-        lr = 1e-3 if method == "sign" else 0.02
+        # The result of a vote is ±1 for every element, so it needs a small learning rate.
+        lr = 1e-3 if options_of(variant).get("mode") == "vote" else 0.02
         scaler = torch.amp.GradScaler("cpu", init_scale=INITIAL_SCALE, growth_interval=4)
         ddp = DistributedDataParallel(small_net(), bucket_cap_mb=0.03)
         gw = gradwire.attach(ddp, method, grad_scaler=scaler, **options)
@@ -59,14 +58,14 @@ def test_one_inf_on_one_worker_costs_one_step_on_all(dtype):
             figures = outcome[variant]
             assert figures["skipped"] == [BAD_STEP], variant
             assert figures["finite"], variant
-            # Doubled after four good steps, halved by the bad one, doubled again.
+            # The scale doubles after four good steps and is halved by the bad one.
             assert figures["scales"][BAD_STEP + 1] == figures["scales"][BAD_STEP] / 2
             assert figures["scales"][-1] > figures["scales"][BAD_STEP + 1]
             assert same(figures["weights"], outcomes[0][variant]["weights"]), variant
 
 
 def results_in_true_units(worker: int, scales: list[float]) -> dict[str, list[torch.Tensor]]:
-    """Every step's result, with these loss scales one after the other."""
+    """Returns the result of every step, with these loss scales one after the other."""
     outcome = {}
     for variant, (method, options) in VARIANTS.items():
         scaler = torch.amp.GradScaler("cpu", init_scale=scales[0], growth_interval=10**9)
@@ -78,7 +77,7 @@ def results_in_true_units(worker: int, scales: list[float]) -> dict[str, list[to
             ddp.zero_grad()
             loss = nn.functional.cross_entropy(ddp(x), y)
             if step > 0:
-                scaler._scale.fill_(scale)  # what update() does, at will
+                scaler._scale.fill_(scale)  # as update() does
             scaler.scale(loss).backward()
             results += [p.grad / scale for p in ddp.parameters()]
         outcome[variant] = results
@@ -86,7 +85,7 @@ def results_in_true_units(worker: int, scales: list[float]) -> dict[str, list[to
 
 
 def test_residuals_follow_the_loss_scale():
-    """Scales are powers of two, so in true units nothing may change, not in a single bit."""
+    """Scales are powers of two, so results in true units must agree in every bit."""
     changing = run_world(2, results_in_true_units, [2.0 ** (8 + step * 3 % 5) for step in range(8)])
     constant = run_world(2, results_in_true_units, [1024.0] * 8)
     for variant in VARIANTS:

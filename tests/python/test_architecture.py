@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from built import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-
-# Part -> the parts of the project it may include. "gradwire" stands for the public headers.
+# The parts that each part may include. "gradwire" stands for the public headers.
 MAY_INCLUDE = {
     "include/gradwire": {"gradwire"},
     "src/kernels": {"kernels"},
@@ -25,10 +24,10 @@ MAY_INCLUDE = {
     "examples": {"gradwire"},
     "python": {"gradwire", "planner"},
 }
-# The parts that build in seconds because no torch header is in them.
+# These parts build in seconds, because they include no header of torch.
 TORCH_FREE = {"src/kernels", "src/wire", "tools/lab", "src/planner", "tools/data"}
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
-# The one source that sees gloo's headers.
+# The only source that includes gloo's headers.
 GLOO_SOURCE = "src/comm/process_group.cpp"
 
 

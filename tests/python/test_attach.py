@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from training import batch, same, small_net
+from training import METHODS, batch, same, small_net
 from worlds import run_world
 
 
@@ -48,7 +48,7 @@ def test_allreduce_equals_stock_ddp_bit_for_bit(workers, cap):
 @pytest.mark.parametrize("workers", [1, 3, 4])
 @pytest.mark.parametrize("cap", [0.01, 25])
 def test_all_workers_have_the_same_weights(workers, cap):
-    first, *others = run_world(workers, weights_by_method, list(gradwire.methods()), cap)
+    first, *others = run_world(workers, weights_by_method, METHODS, cap)
     for method, weights in first.items():
         for other in others:
             assert same(other[method], weights), method
@@ -56,7 +56,7 @@ def test_all_workers_have_the_same_weights(workers, cap):
 
 def losses_after_training(worker: int) -> dict[str, tuple[float, dict]]:
     outcome = {}
-    for method in gradwire.methods():
+    for method in METHODS:
         ddp = DistributedDataParallel(small_net())
         gw = gradwire.attach(ddp, method)
         optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
@@ -75,7 +75,7 @@ def trained():
     return run_world(2, losses_after_training)
 
 
-@pytest.mark.parametrize("method", list(gradwire.methods()))
+@pytest.mark.parametrize("method", METHODS)
 def test_it_learns_and_reports(method, trained):
     for loss, stats in (outcome[method] for outcome in trained):
         assert loss < 0.7
@@ -141,7 +141,7 @@ def test_methods_describes_every_option():
         assert methods[method]["options"][name]["rule"] == rule
 
 
-# --- a DDP class of the user's own, copies of an attached model, groups ---
+# --- DDP classes of users, copies of an attached model, groups ---
 
 
 class Halving(DistributedDataParallel):
@@ -157,7 +157,7 @@ def attach_to_own_class(worker: int) -> None:
     assert torch.equal(ddp(x), net(x) / 2)
     with ddp.join():
         ddp(x).sum().backward()
-    # Each of 2 samples has a gradient of a half.
+    # Each of the 2 samples has a gradient of a half.
     assert torch.equal(net.weight.grad, torch.ones(4, 4))
 
 
@@ -175,7 +175,7 @@ def copy_attached(worker: int, kind: type, method: str) -> None:
         gw = gradwire.attach(made, method)
         made(x).sum().backward()
         assert gw.stats()["steps"] == 1
-        # `auto` looks once before a step.
+        # `auto` has a hook that runs before each forward.
         assert len(made._forward_pre_hooks) == (method == "auto")
 
 
@@ -194,7 +194,7 @@ def kinds_of_bf16_model(worker: int) -> dict[str, float]:
 
 
 def test_plain_steps_count_by_kind_too():
-    # Half the bytes of fp32; there is no convolution.
+    # bf16 has half the bytes of fp32. There is no convolution.
     assert run_world(2, kinds_of_bf16_model) == [{"all": 2, "conv": 1, "dense": 2, "other": 2}] * 2
 
 

@@ -1,4 +1,4 @@
-"""Parameters that are unused in a step, left out, frozen, or shared, with every method."""
+"""Parameters that are unused in a step, skipped, frozen or shared, with every method."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def unused_parameters(worker: int) -> dict:
         generator = torch.Generator().manual_seed(worker)
         for step in range(8):
             optimizer.zero_grad()
-            # Both branches on unlike workers, then one of them on all.
+            # At first the workers use different branches, then all use the same.
             left = (worker + step) % 2 == 0 if step < 4 else step % 2 == 0
             ddp(torch.randn(5, 40, generator=generator), left).square().mean().backward()
             optimizer.step()
@@ -45,7 +45,7 @@ def test_unused_parameters(workers):
 def buckets_left_out(worker: int) -> dict[str, tuple[int, list[torch.Tensor]]]:
     outcome = {}
     for variant in VARIANTS:
-        # A byte: every parameter has a bucket of its own.
+        # Buckets of one byte, so every parameter has its own.
         options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True}
         ddp, gw = attached(Branches(), variant, bucket_cap_mb=1e-6, **options)
         optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
@@ -67,7 +67,7 @@ def test_a_step_that_leaves_buckets_out_is_a_step():
 
 
 class Fork(nn.Module):
-    """Nothing in common between the two ways."""
+    """The two ways have no parameter in common."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,12 +81,12 @@ class Fork(nn.Module):
 
 def one_way_and_the_other(worker: int) -> dict[str, int]:
     outcome = {}
-    # Without a hook nothing tells where a step ends whose buckets are not those of the next.
+    # Plain all-reduce has no hook and cannot tell apart steps that share no bucket.
     for variant in (name for name in VARIANTS if name != "allreduce"):
         options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True}
         ddp, gw = attached(Fork(), variant, bucket_cap_mb=1e-6, **options)
         for step in range(6):
-            # The buckets of the left come after those of the right, as in one and the same step.
+            # The left buckets come after the right ones, as they would in one step.
             ddp(torch.ones(5, 40), left=step % 2 == 1).square().mean().backward()
         outcome[variant] = gw.stats()["steps"]
     return outcome
@@ -105,7 +105,7 @@ def freeze_and_unfreeze(worker: int) -> dict:
         for step in range(9):
             frozen.requires_grad_(not 3 <= step < 6)
             before = frozen.detach().clone()
-            # Momentum would move it on; the gradient is None while it is frozen.
+            # While it is frozen, its gradient is None, and momentum must not move it.
             training.step(worker, step)
             assert torch.equal(before, frozen) == (3 <= step < 6), (variant, step)
         outcome[variant] = training.weights()

@@ -1,4 +1,4 @@
-"""What DDP can do, with every method: accumulation, memory layouts, join, ..."""
+"""Features of DDP with every method: accumulation, memory layouts, join, ..."""
 
 import copy
 
@@ -8,14 +8,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from training import VARIANTS, Training, alike, attached, batch, same, small_net
+from training import VARIANTS, Training, alike, attached, batch, options_of, same, small_net
 from worlds import run_world
 
 # --- gradient accumulation ---
 
 
 def accumulate(worker: int) -> dict:
-    """Three backwards per step, two of them under no_sync, are one step of the sum."""
+    """Three backwards, two of them under no_sync, are one step with the sum of the gradients."""
     outcome = {}
     for variant in VARIANTS:
         parts, gw = attached(small_net(), variant)
@@ -47,7 +47,7 @@ def test_accumulation_counts_as_one_step():
     for outcome in run_world(2, accumulate):
         for variant, (equal, steps, steps_of_whole) in outcome.items():
             assert steps == steps_of_whole == 4, variant
-            # Selections and signs may tip over at a rounding; all others follow the sum.
+            # Rounding may change a selection or a sign. All other methods follow the sum.
             if variant in ("allreduce", "half", "acpsgd", "powersgd", "acpsgd_bf16"):
                 assert equal, variant
 
@@ -56,7 +56,7 @@ def test_accumulation_counts_as_one_step():
 
 
 def layouts(worker: int) -> dict:
-    """channels_last changes where gradients lie, not what they are."""
+    """channels_last changes the memory layout of gradients, not their values."""
     outcome = {}
     for variant in VARIANTS:
         torch.manual_seed(2)
@@ -71,7 +71,7 @@ def layouts(worker: int) -> dict:
                 ddp.zero_grad()
                 ddp(x).square().mean().backward()
             grads.append([p.grad.clone() for p in each.parameters()])
-        # Rounding may tip over in the last bit of bf16, no more.
+        # Only the last bit of bf16 may differ.
         outcome[variant] = all(
             (a - b).norm() <= 0.02 * b.norm() for a, b in zip(*grads, strict=True)
         )
@@ -169,7 +169,7 @@ def test_gradient_clipping_sees_the_same_norm_everywhere():
 
 
 def uneven(worker: int, by_initial: bool) -> dict:
-    """Worker 0 has two batches, the others five: after two steps it only takes part."""
+    """Worker 0 has two batches, the others have five. After two steps it has no more data."""
     outcome = {}
     for variant in VARIANTS:
         method, options = VARIANTS[variant]
@@ -188,15 +188,15 @@ def uneven(worker: int, by_initial: bool) -> dict:
 
 
 def test_join_divides_as_asked():
-    """By all three workers, or by the two that are left after the second step."""
+    """The divisor is three, or two after the second step, when two workers are left."""
     by_initial = run_world(3, uneven, True)
     by_active = run_world(3, uneven, False)
-    for variant, (method, _) in VARIANTS.items():
-        is_low_rank = method in {"powersgd", "acpsgd"}
+    for variant in VARIANTS:
+        is_low_rank = "rank" in options_of(variant)
         for outcomes in (by_initial, by_active):
             assert [outcome[variant][1] for outcome in outcomes] == [5] * 3, variant
             assert outcomes[1][variant][0] == outcomes[2][variant][0], variant
-            # The state of the worker that ran out of data has gone on with the others'.
+            # The worker without data has the same factors as the others.
             for factor in ("p", "q"):
                 factors = [
                     value
@@ -207,11 +207,11 @@ def test_join_divides_as_asked():
                 assert len(factors) == (3 if is_low_rank else 0), (variant, factor)
                 assert same(factors[:-1], factors[1:]), (variant, factor)
         initial, active = by_initial[1][variant][0], by_active[1][variant][0]
-        # A vote has a majority, not a mean.
-        factor = 1 if variant == "sign_vote" else 3 / 2
+        # A vote is not divided by the number of workers.
+        factor = 1 if options_of(variant).get("mode") == "vote" else 3 / 2
         assert active[:2] == initial[:2], variant
         assert active[2:] == pytest.approx([factor * g for g in initial[2:]], rel=1e-4), variant
-    # The gradients are constant: 3, 6 and 9 in every element.
+    # All elements of the gradients are 3, 6 and 9 on the three workers.
     assert by_initial[1]["allreduce"][0] == pytest.approx([6, 6, 5, 5, 5])
     assert by_active[1]["allreduce"][0] == pytest.approx([6, 6, 7.5, 7.5, 7.5])
 
@@ -253,7 +253,7 @@ def two_models(worker: int) -> bool:
         x, y = batch(worker, step)
         for training in (first, second):
             training.optimizer.zero_grad()
-        # One backward through both: their buckets interleave.
+        # One backward goes through both, so their buckets interleave.
         outputs = first.ddp(x) + 0, second.ddp(x) + 0
         sum(nn.functional.cross_entropy(out, y) for out in outputs).backward()
         for training in (first, second):

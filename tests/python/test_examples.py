@@ -1,4 +1,4 @@
-"""The example programs, as a user runs them: real processes on little data."""
+"""The example programs as a user runs them, on little data."""
 
 from __future__ import annotations
 
@@ -19,18 +19,13 @@ PROGRAM = BUILD / "examples/train_fashion_mnist"
 SCRIPT = ROOT / "examples/train_fashion_mnist.py"
 DATA = Path("/usr/share/datasets/fashion-mnist")
 
-# Enough to learn something from, in about a second.
+# This is enough to learn something in about a second.
 LITTLE = ["--epochs", "2", "--batch", "8", "--train-limit", "800", "--test-limit", "500"]
 CHANCE = 0.1
-STATS_KEYS = {
-    "method", "steps", "payload_bytes", "gradient_bytes", "code_ratio", "code_ratio_by_kind",
-    "sent_bytes", "dense_bytes", "wire_ratio", "encode_seconds", "decode_seconds", "wait_seconds",
-    "plan", "recent",
-}  # fmt: skip
 
 
 def environment(**more: str) -> dict[str, str]:
-    # The workers must find the same gradwire as this process did.
+    # The workers must import the same gradwire as this process.
     package = Path(importlib.util.find_spec("gradwire").origin).parent
     return os.environ | {
         "PYTHONPATH": str(package.parent),
@@ -41,7 +36,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run_program(workers: int, *args: str) -> list[tuple[int, str]]:
-    """Exit status and output of each worker."""
+    """Returns the exit status and the output of each worker."""
     world = environment(
         WORLD_SIZE=str(workers), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port())
     )
@@ -66,30 +61,28 @@ def run_program(workers: int, *args: str) -> list[tuple[int, str]]:
 
 @needs_build
 @pytest.mark.parametrize(
-    ("workers", "method"), [(2, "allreduce"), (2, "acpsgd:rank=2"), (4, "acpsgd:rank=2")]
+    ("workers", "method", "options"),
+    [(2, "allreduce", {}), (2, "acpsgd:rank=2", {"rank": 2}), (4, "acpsgd:rank=2", {"rank": 2})],
 )
-def test_the_program_learns_and_reports(workers, method, tmp_path):
+def test_the_program_learns_and_reports(workers, method, options, tmp_path):
     file = tmp_path / "result.json"
     ended = run_program(workers, "--method", method, *LITTLE, "--json", str(file))
     assert [code for code, _ in ended] == [0] * workers, ended
-    assert len(ended[0][1].splitlines()) == 2  # a line per epoch, from worker 0 only
+    assert len(ended[0][1].splitlines()) == 2  # worker 0 prints a line per epoch
     assert all(output == "" for _, output in ended[1:])
 
     result = json.loads(file.read_text())
     assert result["method"] == method.partition(":")[0]
-    assert result["options"] == ({} if method == "allreduce" else {"rank": 2})
+    assert result["options"] == options
     assert result["workers"] == workers
     assert result["steps"] == result["wire"]["steps"] == 2 * (800 // (8 * workers))
     assert result["seconds_per_step"] > 0
-    assert set(result["wire"]) >= STATS_KEYS
+    assert {"code_ratio", "sent_bytes", "encode_seconds", "plan"} <= result["wire"].keys()
     first, last = result["epochs"]
     assert set(first) >= {"epoch", "train_loss", "test_accuracy", "seconds"}
     assert last["train_loss"] < first["train_loss"]
     assert last["test_accuracy"] > 2 * CHANCE
-    if method == "allreduce":
-        assert result["wire"]["wire_ratio"] == 1
-    else:
-        assert result["wire"]["wire_ratio"] > 10
+    assert result["wire"]["wire_ratio"] > 10 if options else result["wire"]["wire_ratio"] == 1
 
 
 @pytest.mark.parametrize("method", ["acpsgd", "topk"])

@@ -1,4 +1,4 @@
-"""Workers that are killed, stopped or slow: errors instead of hangs, and no wrong result."""
+"""Workers that are killed or stopped cause errors, but no hangs and no wrong results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from worlds import free_port
 
 HERE = Path(__file__).parent
 WORKERS = 2
-# `make chaos` asks for the full number for every method by itself; here they share one training.
+# `make chaos` sets GRADWIRE_KILLS and trains each method alone. Otherwise they share one training.
 KILLS = int(os.environ.get("GRADWIRE_KILLS", "20"))
 GROUPS = [[method] for method in METHODS] if "GRADWIRE_KILLS" in os.environ else [METHODS]
 STEPS = 280 // len(GROUPS[0])  # more than a worker does before it is killed
 
 
-# What the survivor may say: ours, or for plain all-reduce and between steps the backend's own.
+# What the survivor may say. The first is ours; the others are the backend's, which come between
+# steps and from plain all-reduce.
 REASONS = (
     "the exchange of gradients with the other workers failed",
     "Connection closed by peer",
@@ -34,7 +35,7 @@ REASONS = (
 
 
 class World:
-    """The worker processes of one incarnation."""
+    """The worker processes, from one start to their end."""
 
     def __init__(
         self,
@@ -110,17 +111,17 @@ def test_killed_at_random_times_it_ends_where_it_would_have(tmp_path, variants):
         world.processes[victim].kill()
         begin = time.monotonic()
         codes = world.wait(40)
-        if codes[1 - victim] != 0:  # else all was done before the blow
+        if codes[1 - victim] != 0:  # otherwise all was done before the kill
             kills += 1
             assert codes[victim] == -signal.SIGKILL, world.text()
             assert codes[1 - victim] == 1, "the other worker raised nothing"
-            # Within the group's timeout of 15 s; in truth at once, by the closed connection.
+            # The group's timeout is 15 s. Usually the closed connection ends it at once.
             assert time.monotonic() - begin < 25
             text = world.errors[1 - victim].read_text()
             assert any(reason in text for reason in REASONS), text[-2000:]
         if kills == KILLS:
             break
-        # Keep it going for long enough that all kills happen.
+        # Remove late checkpoints, so that the training is long enough for all kills.
         for path in folder.glob("worker*-*.pt"):
             if int(path.stem.split("-")[1]) > STEPS // 2:
                 path.unlink()
@@ -164,7 +165,7 @@ if os.environ["RANK"] == "1":
     if phase == "checkpoint":
         def die(descriptor):
             os.kill(os.getpid(), signal.SIGKILL)
-        # Written and not yet forced to the disk, in the second checkpoint of this incarnation.
+        # The second checkpoint is written, but not yet forced to the disk.
         original, calls = os.fsync, []
         def fsync(descriptor):
             calls.append(descriptor)
@@ -184,11 +185,11 @@ if os.environ["RANK"] == "1":
 runpy.run_path("@HERE@/chaos_worker.py", run_name="__main__")
 """
 
-# powersgd has rounds of its own, adacomp gathers; `make chaos` takes all. (Plain all-reduce has no
-# phases but its collective.)
+# powersgd has two rounds, and adacomp gathers. `make chaos` takes all methods. (Plain all-reduce
+# has only one phase, its collective.)
 COMPRESSING = [method for method in METHODS if method != "allreduce"]
 MORTAL = COMPRESSING if "GRADWIRE_KILLS" in os.environ else ["powersgd", "adacomp"]
-# Which span of a step, and how many microseconds into it.
+# A phase, which of its spans in a step, and how many microseconds after its beginning.
 MOMENTS = ["encode 1 0", "encode 2 50", "collective 1 0", "collective 1 100", "decode 1 0"]
 PHASES = [f"{method} {moment}" for method in MORTAL for moment in MOMENTS]
 PHASES += ["allreduce collective 1 0", "any checkpoint 0 0"]
@@ -243,8 +244,8 @@ def test_torchrun_restarts_end_where_an_undisturbed_run_does(tmp_path):
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}",
-        # Otherwise torchrun keeps its store over the restart, and new workers may find the
-        # addresses of dead ones in it (docs/checkpointing.md).
+        # Otherwise torchrun keeps its store, in which new workers may find the addresses of dead
+        # ones (docs/checkpointing.md).
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -254,7 +255,7 @@ def test_torchrun_restarts_end_where_an_undisturbed_run_does(tmp_path):
         try:
             _, errors = torchrun.communicate(timeout=240)
         finally:
-            torchrun.terminate()  # it ends its workers then, as kill would not
+            torchrun.terminate()  # unlike kill, this also ends its workers
     assert torchrun.returncode == 0, errors[-3000:]
     assert (folder / "died1").exists()
     for variant, weights in weights_of(folder, 0).items():

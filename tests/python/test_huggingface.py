@@ -1,4 +1,4 @@
-"""The Trainer of transformers and Accelerate with gradwire, as in docs/ecosystem.md."""
+"""gradwire with the Trainer of transformers and with Accelerate, as in docs/ecosystem.md."""
 
 import shutil
 import sys

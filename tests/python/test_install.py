@@ -1,4 +1,4 @@
-"""What users do after installing: run a wheel, and find_package(gradwire) from a project."""
+"""What users do after installing: they run a wheel, and call find_package(gradwire)."""
 
 import os
 import shutil
@@ -8,24 +8,19 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from built import ROOT
+from launchers import run
 from worlds import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
 BUILD = os.environ.get("GRADWIRE_BUILD")
-# Without the build tree, which would stand in for what is not installed.
+# The build tree must not be found, or a file that is not installed would not be missed.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 pytestmark = pytest.mark.skipif(BUILD is None, reason="GRADWIRE_BUILD is unset")
 
 
-def run(*command: object, **options: object) -> str:
-    outcome = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
-    assert outcome.returncode == 0, outcome.stdout[-2000:] + outcome.stderr[-2000:]
-    return outcome.stdout
-
-
 def assert_a_project_finds(prefix: Path, folder: Path) -> None:
-    """Configure, build and run a project of a user's, in ``folder``."""
+    """Configure, build and run a user's project in ``folder``."""
     project = folder / "project"
     shutil.copytree(ROOT / "tests/package", project)
     run(

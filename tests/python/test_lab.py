@@ -1,4 +1,4 @@
-"""`gradwire lab` as a user runs it: real namespaces, real sockets, real signals."""
+"""`gradwire lab` as a user runs it, with real namespaces, sockets and signals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from launchers import skip_without_lab
 pytestmark = needs_build
 
 NOBODY = 65534
+PATIENCE = 20  # seconds, far more than anything here takes, even on a busy machine
 
-# What tc counts for each full frame of a TCP stream, and what of it is payload.
+# Bytes that tc counts for a full frame of a TCP stream, and bytes of payload in it.
 FRAME, PAYLOAD = 1514, 1448
 
-# Both hosts send to one another at once for as long as the first argument says.
+# Both hosts send to each other at the same time, for the seconds of the first argument.
 SEND_BOTH_WAYS = """
 import os, socket, sys, threading, time
 host, seconds = int(os.environ["RANK"]), float(sys.argv[1])
@@ -61,11 +62,12 @@ dist.init_process_group("gloo")
 values = torch.full((1_000_000,), float(dist.get_rank() + 1))
 dist.all_reduce(values)
 assert values.eq(3).all()
-os.write(1, b"rank %d sum %.1f\\n" % (dist.get_rank(), values[0]))  # in one piece
+os.write(1, b"rank %d sum %.1f\\n" % (dist.get_rank(), values[0]))  # one call, one line
 dist.destroy_process_group()
 """
 
-# Seconds from host 0's request to host 1's answer, when both know one another's address already.
+# Prints the seconds from host 0's request to host 1's answer. The first connection is not timed: it
+# also finds the hosts' hardware addresses.
 TIME_A_CONNECTION = """
 import os, socket, time
 if os.environ["RANK"] == "1":
@@ -85,7 +87,7 @@ else:
             print(time.monotonic() - begin)
 """
 
-# Says that it is there, and then how often it is asked to stop in the next half second.
+# Prints that it is ready, and then how many interrupts come within half a second.
 COUNT_INTERRUPTS = """
 import os, signal, time
 count = 0
@@ -93,7 +95,7 @@ def interrupted(*_):
     global count
     count += 1
 signal.signal(signal.SIGINT, interrupted)
-os.write(1, b"ready\\n")  # in one piece, so that nobody else's comes in between
+os.write(1, b"ready\\n")  # one call, so that no other line comes in between
 while count == 0:
     time.sleep(0.01)
 end = time.monotonic() + 0.5
@@ -103,7 +105,7 @@ os.write(1, b"interrupts %d\\n" % count)
 """
 
 
-def lab(*options: object, timeout: float = 20, **how: object) -> subprocess.CompletedProcess:
+def lab(*options: object, timeout: float = PATIENCE, **how: object) -> subprocess.CompletedProcess:
     command = [str(part) for part in (COMMAND, "lab", *options)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **how)
 
@@ -130,8 +132,8 @@ def needs_lab():
     assert done.returncode == 0, done.stderr
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 5) -> bool:
-    end = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     return condition()
@@ -167,7 +169,8 @@ def test_the_workers_find_torchruns_variables():
         "TP_SOCKET_IFNAME",
         "MASTER_PORT",
     ]
-    code = f"import os; print(*(os.environ[name] for name in {shown}))"
+    # One call of write, so that lines of different hosts do not mix.
+    code = f"import os; os.write(1, (' '.join(map(os.getenv, {shown})) + '\\n').encode())"
     done = lab("--hosts", 3, "--rate", "1gbit", "--threads", 2, *python(code))
     assert done.returncode == 0, done.stderr
     rest = "lab0 lab0 lab0 29500"
@@ -196,20 +199,19 @@ def test_each_host_has_a_core_where_there_are_enough():
 
 @pytest.mark.parametrize(("rate", "bits"), [("100mbit", 100e6), ("1gbit", 1e9)])
 def test_the_rate_is_met_both_ways(rate, bits):
-    reached = 0.0
-    # What else the machine does can only make it slower: the best of five counts. (On a quiet one
-    # 0.96 and more is reached.)
+    reached = []
+    # A busy machine may spoil some runs, so one good run of five is enough. (A quiet one reaches
+    # 0.96 and more.)
     for _ in range(5):
         done = lab("--hosts", 2, "--rate", rate, *python(SEND_BOTH_WAYS, 1.5))
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         measured = [float(line.split()[-1]) * FRAME / PAYLOAD / bits for line in lines]
         assert len(measured) == 2
-        assert max(measured) < 1.07, measured
-        reached = max(reached, min(measured))
-        if reached > 0.85:
+        if min(measured) > 0.85 and max(measured) < 1.07:
             return
-    pytest.fail(f"{reached:.3f} of {rate}")
+        reached.append(measured)
+    pytest.fail(f"these are the parts of {rate} that were reached: {reached}")
 
 
 def test_gloo_works_and_its_bytes_are_counted(tmp_path):
@@ -225,7 +227,7 @@ def test_gloo_works_and_its_bytes_are_counted(tmp_path):
     assert told["seconds"] > 0
     for host in told["per_host"]:
         assert host["exit_code"] == 0
-        # An all-reduce between two sends as many bytes as it reduces.
+        # In an all-reduce between two, each sends as many bytes as it reduces.
         assert 4_000_000 < host["tx_bytes"] < 4_600_000
         assert 4_000_000 < host["rx_bytes"] < 4_600_000
         assert host["tx_packets"] > 0
@@ -244,7 +246,7 @@ def test_a_failure_ends_the_others_after_the_grace(tmp_path):
     begin = time.monotonic()
     stubborn = "[ $RANK = 0 ] && exit 3; [ $RANK = 1 ] && trap '' TERM; sleep 60; sleep 60"
     done = lab("--hosts", 3, "--rate", "1gbit", "--grace", 0.5, "--json", report, *shell(stubborn))
-    assert 1 < time.monotonic() - begin < 5
+    assert time.monotonic() - begin > 1  # twice the grace
     assert done.returncode == 3
     assert "host0 has ended with status 3" in done.stderr
     hosts = json.loads(report.read_text())["per_host"]
@@ -256,15 +258,15 @@ def test_a_failure_ends_the_others_after_the_grace(tmp_path):
 def test_nothing_is_left_after_kill_9(killed):
     before = interfaces()
     process = start_lab("--hosts", 2, "--rate", "1gbit", *shell("trap '' TERM; sleep 300 & wait"))
-    # A supervisor, and on each host a shell and its sleep.
+    # There is a supervisor, and each host has a shell and its sleep.
     assert wait_until(lambda: len(descendants(process.pid)) == 5)
     everyone = descendants(process.pid)
     namespaces = {os.stat(f"/proc/{pid}/ns/net").st_ino for pid in everyone}
-    assert len(namespaces) == 3  # one has the switch
+    assert len(namespaces) == 3  # two hosts and the switch
     assert {str(inode) for inode in namespaces} <= network_namespaces()
 
     os.kill(process.pid if killed == "the command" else everyone[0], signal.SIGKILL)
-    assert process.wait(timeout=5) != 0
+    assert process.wait(timeout=PATIENCE) != 0
     process.stdout.close()
     assert wait_until(lambda: not any(alive(pid) for pid in everyone))
     gone = {str(inode) for inode in namespaces}
@@ -276,8 +278,8 @@ def test_ctrl_c_reaches_each_worker_once():
     process = start_lab("--hosts", 2, "--rate", "1gbit", *python(COUNT_INTERRUPTS))
     assert sorted(process.stdout.readline() for _ in range(2)) == ["[host1] ready\n", "ready\n"]
     everyone = descendants(process.pid)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
-    output, _ = process.communicate(timeout=10)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    output, _ = process.communicate(timeout=PATIENCE)
     assert sorted(output.splitlines()) == ["[host1] interrupts 1", "interrupts 1"]
     assert process.returncode == 0
     assert not any(alive(pid) for pid in everyone)
@@ -291,7 +293,7 @@ def test_an_interrupt_that_is_ignored_kills_in_the_end():
     for _ in range(2):
         process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=5)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGKILL
 
 
@@ -317,7 +319,7 @@ def test_a_wrong_request_is_named(options, named):
 def test_delay_works_or_names_the_module():
     done = lab("--hosts", 2, "--rate", "1gbit", "--delay", "20ms", *python(TIME_A_CONNECTION))
     if done.returncode == 0:
-        assert 0.04 <= float(done.stdout) < 0.2  # there and back
+        assert 0.04 <= float(done.stdout) < 1  # there and back
     else:
         assert "sch_netem" in done.stderr
         assert done.stdout == ""
@@ -328,7 +330,7 @@ def test_an_unprivileged_user_has_a_lab_too():
     try:
         reachable = lab("--help", user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
     except PermissionError:
-        pytest.skip("the build is in a folder of root's")
+        pytest.skip("only root can read the folder of the build")
     if reachable.returncode != 0:
         pytest.skip(f"the command does not run as nobody: {reachable.stderr}")
     code = "id -u; grep CapEff /proc/self/status | cut -f2; cat /sys/class/net/lab0/operstate"

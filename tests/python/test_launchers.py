@@ -1,4 +1,4 @@
-"""The plain script of docs/ecosystem.md under every launcher."""
+"""Runs the plain script of docs/ecosystem.md under every launcher."""
 
 import shutil
 import sys
@@ -30,7 +30,7 @@ def test_mpirun(tmp_path):
 
 
 def test_the_environment_of_srun(tmp_path):
-    """What srun sets, set by hand: a shell starts the two tasks."""
+    """A shell starts two tasks and sets the variables that srun sets."""
     name = script_of_the_page("train.py", tmp_path)
     tasks = "for task in 0 1; do SLURM_PROCID=$task $0 $1 & done; wait"
     printed = launch(

@@ -1,4 +1,4 @@
-"""Large messages use both directions of a link at once, even if one worker comes late."""
+"""Large messages use both directions of a link at the same time, even if one worker is late."""
 
 import subprocess
 import sys
@@ -18,6 +18,7 @@ def test_half_sends_both_ways_at_once(tmp_path):
     done = subprocess.run([*command, WORKER, out], capture_output=True, text=True, timeout=120)
     skip_without_lab(done)
     assert done.returncode == 0, done.stderr
-    # Two bytes per element: half of it to the other worker, then the sum of half of it back.
+    # Each worker sends half of the elements, two bytes each, and then its half of the sums.
     least = 2 * 2048 * 2048 / BYTES_PER_SECOND
-    assert least < float(out.read_text()) < 1.35 * least
+    # One direction after the other would take twice as long.
+    assert least < float(out.read_text()) < 1.6 * least

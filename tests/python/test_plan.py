@@ -1,4 +1,4 @@
-"""`gradwire plan`, as a user runs it, and gradwire.plan(), which must say the same."""
+"""`gradwire plan` as a user runs it, and gradwire.plan(), which must give the same result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_plan_prints_and_writes_the_same(tmp_path):
     assert "32 workers" in run.stdout
     svg = ElementTree.parse(picture).getroot()
     lines = svg.findall("{http://www.w3.org/2000/svg}polyline")
-    assert len(lines) == 2 * 7  # panels times compressing methods
+    assert len(lines) == 2 * 7  # two panels, seven compressing methods
 
 
 def test_plan_reads_a_profile(tmp_path):
@@ -138,7 +138,7 @@ def test_link_sets_workers_bandwidth_and_the_pace_of_every_collective():
     linked = gradwire.plan(compute=0.2, link=LINK, methods=["half"])
     (point,) = linked["points"]
     assert (point["workers"], point["gbit_per_s"]) == (4, pytest.approx(0.95))
-    # Its all-to-all is slower than the link: half needs one and suffers, all-reduce does not.
+    # The all-to-all of this link is slow. That slows half, which needs one, but not all-reduce.
     even = {**LINK, "all_to_all": LINK["all_reduce"]}
     (other,) = gradwire.plan(compute=0.2, link=even, methods=["half"])["points"]
     assert point["methods"]["allreduce"] == other["methods"]["allreduce"]

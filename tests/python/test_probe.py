@@ -1,4 +1,4 @@
-"""`gradwire probe`, as a user runs it: real processes, real collectives."""
+"""`gradwire probe` as a user runs it, with real processes and collectives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_probe_starts_workers_of_its_own_and_plan_takes_the_result(tmp_path):
 def test_probe_finds_the_rate_of_the_lab(rate, gbit_per_s, tmp_path):
     file = tmp_path / "link.json"
     found = []
-    for _ in range(5):  # whatever else runs on the machine may spoil some
+    for _ in range(5):  # a busy machine may spoil some
         run = gradwire_command(
             "lab", "--hosts", 2, "--rate", rate, "--", COMMAND, "probe", "--json", file
         )
@@ -55,7 +55,7 @@ def test_probe_finds_the_rate_of_the_lab(rate, gbit_per_s, tmp_path):
         assert run.returncode == 0, run.stderr
         link = json.loads(file.read_text())
         assert link["gbit_per_s"] == link["all_reduce"]["gbit_per_s"]
-        # The factors of the algorithms, as 2(N-1)/N of a ring, are taken out already.
+        # The factors of the algorithms, such as 2(N-1)/N of a ring, are already taken out.
         found.append([link[name]["gbit_per_s"] for name in COLLECTIVES])
         if found[-1] == pytest.approx([gbit_per_s] * 3, rel=0.15):
             assert link["all_reduce"]["r_squared"] > 0.8, run.stdout
@@ -66,7 +66,7 @@ def test_probe_finds_the_rate_of_the_lab(rate, gbit_per_s, tmp_path):
 def test_probe_takes_less_than_ten_seconds(tmp_path):
     file = tmp_path / "link.json"
     seconds = []
-    for _ in range(3):
+    for _ in range(3):  # a busy machine may spoil some
         run = gradwire_command("lab", "--hosts", 4, "--rate", "100mbit", "--", COMMAND, "probe",
                                "--json", file)  # fmt: skip
         skip_without_lab(run)

@@ -1,4 +1,4 @@
-"""The race from end to end, on one small cell."""
+"""Runs the race on one small cell."""
 
 import json
 import math
@@ -14,7 +14,7 @@ STATS = {"encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "s
 
 
 def test_a_small_race(tmp_path):
-    # The last one has nothing to import on most machines: an error that must stay its own.
+    # On most machines the last one cannot be imported. That error must not affect the others.
     contenders = "compute,ddp,acpsgd,epfml-powersgd"
     files = ("--json", tmp_path / "race.json", "--report", tmp_path)
     run_bench("race", "--cells", "tiny", "--contenders", contenders, *files, timeout=120)
@@ -33,10 +33,10 @@ def test_a_small_race(tmp_path):
         assert all(math.isfinite(figures[key]) for key in ("median", "vs_compute", "vs_ddp"))
         assert {"forward", "backward", "optimizer"} <= set(figures["breakdown"])
         assert [len(turn["seconds"]) for turn in cell["turns"][name]] == [2, 2]
-    assert [set(stats) for stats in cell["stats"]["acpsgd"]] == [STATS]  # it has stayed for both
+    assert [set(stats) for stats in cell["stats"]["acpsgd"]] == [STATS]  # it left only once
     assert {"encode", "wait", "decode"} <= set(cell["summary"]["acpsgd"]["breakdown"])
 
-    # 1.3 MB take 0.11 s at 100 Mb/s: the link was as slow as asked for, and only for who used it.
+    # Sending 1.3 MB takes 0.11 s at 100 Mb/s, so the link was as slow as requested.
     assert cell["summary"]["ddp"]["median"] > 0.1
     assert cell["summary"]["ddp"]["wire_bytes"] == pytest.approx(4 * cell["parameters"], rel=0.05)
     assert cell["summary"]["compute"]["wire_bytes"] < 10_000
@@ -46,7 +46,7 @@ def test_a_small_race(tmp_path):
 
 
 def gradients_and_gatherings(worker: int, name: str) -> tuple[list[torch.Tensor], int]:
-    """What one contender comes to after four steps, and how often it gathered."""
+    """Returns the gradients of a contender after four steps, and how often it gathered."""
     from bench.race import gathering
     from bench.race.contenders import CONTENDERS
     from bench.race.models import make_batches, make_model

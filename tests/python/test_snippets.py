@@ -1,5 +1,5 @@
-"""The documentation, taken at its word: its Python runs, its C++ compiles and runs, its methods and
-options are those there are."""
+"""Checks the documentation. Its Python runs, its C++ compiles and runs, and it describes exactly
+the methods and options that exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +17,13 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from built import ROOT
+from launchers import run
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from training import batch, small_net
 from worlds import free_port, run_world
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GUIDE = ROOT / "docs/adding_a_method.md"
 EXAMPLE = ROOT / "tests/methods/example"
@@ -51,14 +51,14 @@ def snippets(page: Path, language: str) -> list[Snippet]:
 def python_snippets(page: Path) -> list[Snippet]:
     if page.name != "README.md":
         return snippets(page, "python")
-    # It shows a change to a program; what counts is what the program becomes.
+    # The README shows a change to a program. Test the changed program.
     [change] = snippets(page, "diff")
     after = re.sub(r"^-.*\n|^[ +] ", "", change.code, flags=re.MULTILINE)
     return [change._replace(code=after), *snippets(page, "python")]
 
 
 class Given:
-    """What a reader has at hand where a snippet begins: nothing trained yet."""
+    """What a reader has before a snippet begins. Nothing is trained yet."""
 
     def __init__(self, worker: int, folder: str) -> None:
         self.model = small_net()
@@ -84,7 +84,7 @@ def run_snippet(snippet: Snippet, worker: int, folder: str, port: int) -> None:
     names = vars(given) | {"train": given.train}
     names |= {"torch": torch, "dist": dist, "dcp": dcp, "gradwire": gradwire}
     names |= {"contextlib": contextlib, "json": json}
-    if "init_process_group" in snippet.code:  # then it is for the snippet to make one
+    if "init_process_group" in snippet.code:  # then the snippet makes its own
         dist.destroy_process_group()
         os.environ.update(RANK=str(worker), WORLD_SIZE=str(WORKERS), MASTER_PORT=str(port))
     if "DistributedDataParallel(" not in snippet.code:
@@ -93,7 +93,7 @@ def run_snippet(snippet: Snippet, worker: int, folder: str, port: int) -> None:
             names["gw"] = gradwire.attach(names["ddp"], "acpsgd")
     # A line of dots stands for training.
     code = re.sub(r"^\.\.\..*$", "train(ddp)", snippet.code, flags=re.MULTILINE)
-    # Empty lines in front, so that a traceback has the line of the page.
+    # With empty lines in front, a traceback shows the line of the page.
     exec(compile("\n" * snippet.line + code, snippet.page, "exec"), names)
 
 
@@ -111,7 +111,7 @@ def test_python_runs(page, tmp_path):
     run_world(WORKERS, run_page, page, str(tmp_path), free_port())
 
 
-# What the snippets assume, in a world of one.
+# What the snippets assume. The world has one worker.
 CPP_PROGRAM = """
 #include <gradwire/gradwire.h>
 #include <torch/torch.h>
@@ -136,7 +136,7 @@ int main() {{
 }}
 """
 
-# A snippet's own names hide those it is given, of which a model that was never trained is one.
+# A snippet may define the given names again, among them a model that is not trained yet.
 CPP_FUNCTION = """
 void {name}() {{
   gradwire::DistributedDataParallel ddp(model, group, {{.method = "acpsgd"}});
@@ -157,12 +157,6 @@ def cpp_program() -> str:
         functions.append(CPP_FUNCTION.format(name=name, **snippet._asdict()))
         calls.append(f"  {name}();")
     return CPP_PROGRAM.format(functions="\n".join(functions), calls="\n".join(calls))
-
-
-def run(*command: object, **options: object) -> str:
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
 
 
 @pytest.mark.skipif("GRADWIRE_BUILD" not in os.environ, reason="GRADWIRE_BUILD is unset")

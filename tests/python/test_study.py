@@ -1,4 +1,4 @@
-"""`make study`, cut down: it keeps its results, goes on where it stopped, and writes its tables."""
+"""A part of `make study`: it keeps its results, goes on where it stopped, and writes tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
     assert "### fashion-mlp, sgd" in text
     assert "| `adacomp` | 1 |" in text
     assert "`acpsgd:rank=2`, 2 learners, batch 32" in text
-    # What was not trained this time stays as it was.
+    # Tables of other runs stay as they were.
     for heading in ("### fashion-cnn, sgd", "### speech-dnn, sgd", "### learners"):
         assert section(text, heading) == section((ROOT / "docs/accuracy.md").read_text(), heading)
     assert (tmp_path / "accuracy/learners.png").stat().st_size > 10_000

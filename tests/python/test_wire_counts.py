@@ -1,4 +1,4 @@
-"""`stats()` is true to the wire: compared with the interface's own counters."""
+"""The bytes that `stats()` reports are those that the interface counts."""
 
 import json
 import os
@@ -35,6 +35,6 @@ def test_sent_bytes_are_what_left_the_interface(hosts):
                 variant,
                 steps,
             )
-            # The median: TCP may have had to send something twice.
+            # The median, because TCP may send something twice.
             ratio = statistics.median(step["said"] / step["counted"] for step in steps)
             assert ratio == pytest.approx(1, abs=0.03), (variant, steps)

@@ -1,5 +1,4 @@
-"""Wrong use of gradwire.attach: the error comes on every worker, within seconds, and says what to
-do."""
+"""After wrong use of gradwire.attach every worker raises within seconds and says what to do."""
 
 import re
 import time
@@ -147,7 +146,7 @@ def attach_delayed(worker: int) -> None:
 
 def attach_mixed_precision(worker: int) -> None:
     ddp = DistributedDataParallel(nn.Linear(4, 4))
-    # DDP itself takes the option on accelerators only.
+    # DDP itself allows this option only on accelerators.
     ddp.mixed_precision = _MixedPrecision(param_dtype=torch.bfloat16)
     gradwire.attach(ddp, "acpsgd")
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# `auto` decides by the clock, so that no two runs need be alike: see test_auto.py.
+# `auto` decides by the clock, so two runs may differ. It has tests of its own in test_auto.py.
 METHODS = [method for method in gradwire.methods() if method != "auto"]
-# Options that change what a method keeps or sends.
+# The methods, also with options that change what a method keeps or sends.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: (method, {}) for method in METHODS},
     "sign_vote": ("sign", {"mode": "vote"}),
@@ -20,6 +20,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "powersgd_bf16": ("powersgd", {"dtype": "bf16"}),
     "acpsgd_no_feedback": ("acpsgd", {"error_feedback": False}),
 }
+
+
+def options_of(variant: str) -> dict[str, Any]:
+    """Returns all options of a variant, defaults included."""
+    method, options = VARIANTS[variant]
+    described = gradwire.methods()[method]["options"]
+    return {name: option["default"] for name, option in described.items()} | options
 
 
 def small_net() -> nn.Module:
@@ -38,7 +45,7 @@ def batch(worker: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Training:
-    """A model under way with one method, its optimizer included."""
+    """A model, its optimizer and a method."""
 
     def __init__(
         self,

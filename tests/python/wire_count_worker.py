@@ -1,4 +1,4 @@
-"""One worker in the lab: what `stats()` says was sent beside what the interface counted."""
+"""One worker in the lab. It reports what `stats()` and the interface count as sent."""
 
 import json
 import os
@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
-from training import VARIANTS, Training
+from training import VARIANTS, Training, options_of
 
-HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with time stamps: of every packet, bundles count as one
+HEADERS = 14 + 20 + 32  # of a packet: Ethernet, IP, TCP with time stamps
 STEPS = 5
 
 
@@ -26,11 +26,11 @@ def main() -> None:
     worker = dist.get_rank()
     figures = {}
     for variant in VARIANTS:
-        # Options with which every method's payload is at least a megabyte.
-        if variant.startswith("topk"):
-            VARIANTS[variant][1]["density"] = 0.05
-        elif variant.startswith(("acpsgd", "powersgd")):
-            VARIANTS[variant][1]["rank"] = 160
+        # With these options every payload has at least a megabyte.
+        larger = {"density": 0.05, "rank": 160}
+        VARIANTS[variant][1].update(
+            {name: value for name, value in larger.items() if name in options_of(variant)}
+        )
         side = 3600
         torch.manual_seed(1)
         training = Training(variant, nn.Linear(side, side, bias=False))
@@ -47,7 +47,7 @@ def main() -> None:
             said = training.gw.stats()["sent_bytes"] - stats
             figures[variant].append({"counted": counted() - before, "said": said})
         del training
-    # In one piece, so that no other host's line comes in between.
+    # One call of write, so that lines of other hosts do not come in between.
     os.write(1, (json.dumps({"worker": worker, "figures": figures}) + "\n").encode())
     dist.barrier()
 

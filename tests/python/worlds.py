@@ -31,17 +31,17 @@ def _worker(worker: int, workers: int, port: int, work: Callable, args: tuple, q
             "gloo", rank=worker, world_size=workers, timeout=timedelta(seconds=60)
         )
         outcome = work(worker, *args)
-    # The parent decides whether it was expected. What pytest raises is no Exception.
+    # The parent decides whether this was expected. pytest's own errors are no Exception.
     except BaseException as error:
         outcome = RaisedError(type(error).__name__, str(error), traceback.format_exc())
-    # By value: a tensor in shared memory would be gone with this process.
+    # As bytes, because a tensor in shared memory would vanish with this process.
     queue.put((worker, pickle.dumps(outcome)))
     queue.close()
     queue.join_thread()
 
 
 class RaisedError:
-    """An exception as it left a worker."""
+    """An exception that a worker raised."""
 
     def __init__(self, kind: str, message: str, trace: str) -> None:
         self.kind, self.message, self.trace = kind, message, trace
@@ -50,8 +50,8 @@ class RaisedError:
 def run_world_with_errors(
     workers: int, work: Callable, *args: Any, timeout: float = 120.0
 ) -> list[Any]:
-    """``work(worker, *args)`` on every worker; what each returned or a RaisedError."""
-    # Fresh processes, forked off one that has imported torch and has started no thread.
+    """Run ``work(worker, *args)`` on every worker. Return each result, or a RaisedError."""
+    # New processes are forked from a server that has imported torch and has no threads.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["gradwire", "torch._dynamo", "pytest"])
     queue = context.Queue()
@@ -75,15 +75,15 @@ def run_world_with_errors(
 def _outcomes(queue: Any, processes: list[Any], deadline: float) -> dict[int, Any]:
     outcomes: dict[int, Any] = {}
     while len(outcomes) < len(processes):
-        # A worker that has ended before this look has said by then what it had to say.
+        # A worker that has ended by now has put its outcome into the queue already.
         ended = {w: p.exitcode for w, p in enumerate(processes) if p.exitcode is not None}
         try:
             worker, outcome = queue.get(timeout=1)
             outcomes[worker] = pickle.loads(outcome)
         except Empty:
             silent = {w: code for w, code in ended.items() if w not in outcomes}
-            assert not silent, f"workers ended without a word; their exit codes: {silent}"
-            assert time.monotonic() < deadline, "the workers are not done in time"
+            assert not silent, f"these workers ended without an outcome: {silent}"
+            assert time.monotonic() < deadline, "the workers did not finish in time"
     return outcomes
 
 
