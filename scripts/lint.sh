@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting and static checks of the whole tree. Usage: scripts/lint.sh BUILD_DIRECTORY
+# Checks the formatting of the whole tree and runs static checks. Usage: scripts/lint.sh BUILD_DIRECTORY
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
@@ -11,7 +11,7 @@ clang-format --dry-run --Werror "${sources[@]}"
 .venv/bin/ruff format --check .
 .venv/bin/mypy
 
-# The headers of gtest and of pybind11 drown the checks; what matters is in src, tools and examples.
+# Tests and bindings are left out: the headers of gtest and pybind11 cause too many warnings.
 mapfile -t checked < <(git ls-files 'src/*.cpp' 'tools/*.cpp' 'examples/*.cpp')
 printf '%s\n' "${checked[@]}" |
   xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build" --warnings-as-errors='*' --extra-arg=-fno-openmp 2> >(grep -v 'warnings generated' >&2)

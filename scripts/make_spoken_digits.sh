@@ -2,8 +2,8 @@
 # Makes a data set for `gradwire train --data wav:OUT_DIR`: the digits "zero" to "nine", spoken by
 # espeak-ng's voices at three speeds, in files LABEL_speaker_index.wav of 8 kHz, mono, 16 bit.
 #
-# Usage: scripts/make_spoken_digits.sh OUT_DIR [VOICE...]     a VOICE is one of `espeak-ng --voices`, with
-#                                                           a variant of its or none: en-us+f3
+# Usage: scripts/make_spoken_digits.sh OUT_DIR [VOICE...]
+# A VOICE is one of `espeak-ng --voices`, with or without a variant, such as en-us+f3.
 # Needs the Debian packages espeak-ng and sox.
 set -euo pipefail
 
@@ -19,7 +19,7 @@ folder=$1
 shift
 voices=("$@")
 if [ ${#voices[@]} = 0 ]; then
-  # Not every accent takes every variant: these ten all sound different.
+  # Not every accent works with every variant. These ten sound different.
   voices=(en-us en-us+m1 en-us+m3 en-us+m7 en-us+f2 en-us+f4 en-us+f3 en-gb en-gb-scotland en-gb-x-rp)
 fi
 words=(zero one two three four five six seven eight nine)
@@ -34,8 +34,7 @@ for voice in "${voices[@]}"; do
   for index in "${!speeds[@]}"; do
     for word in "${words[@]}"; do
       espeak-ng -v "$voice" -s "${speeds[$index]}" -w "$spoken" "$word"
-      # No dither: it would be noise where there is silence. A little less volume: resampling
-      # overshoots.
+      # Dither would add noise to silence. The volume is lower because resampling overshoots.
       sox -D -v 0.9 "$spoken" -r 8000 -c 1 -b 16 "$folder/${word}_${speaker}_${index}.wav"
     done
   done

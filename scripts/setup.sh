@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages (as root, or through sudo) and a virtual environment in
-# .venv with the Python packages of requirements.txt (torch and what must fit it are pinned, tools are
-# not). Leaves the machine's own Python alone. Does nothing that has been done, so it works without a
-# network once it has run.
+# .venv with the Python packages of requirements.txt. Torch and the packages that must fit it are
+# pinned, tools are not. The machine's own Python is left alone. A second run installs nothing, so it
+# needs no network.
 #
 # Usage: scripts/setup.sh [lint|docs]     "lint" adds the tools of `make lint`, "docs" those of `make docs`
 set -euo pipefail
@@ -34,8 +34,8 @@ if ! cmp -s requirements.txt .venv/installed-requirements.txt; then
   cp requirements.txt .venv/installed-requirements.txt
 fi
 
-# What an argument adds, beyond requirements.txt: that one is the constraint, for nothing may exchange the
-# torch that was built against.
+# The packages that an argument adds. requirements.txt is a constraint, because torch must stay the one
+# that gradwire is built against.
 more=requirements-${1:-}.txt
 if [ -f "$more" ] && ! cmp -s "$more" ".venv/installed-$more"; then
   echo "Installing the Python packages of make $1 into .venv"
