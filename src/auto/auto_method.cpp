@@ -4,32 +4,27 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "auto/device_speed.h"
-#include "comm/peer_failure.h"
 #include "auto/probe.h"
+#include "comm/peer_failure.h"
 #include "methods/registry.h"
 #include "planner/json_object.h"
 
 namespace gradwire {
 namespace {
 
-using planner::Contest;
-using planner::Decision;
-using planner::Verdict;
-
 // The first step has other buckets and cold caches.
 constexpr int64_t kStepsBeforeFirstLook = 6;
-// Of a contender. The first is not counted, and of the others as many send P as Q.
+// The first step of a trial does not count. Of the others, as many send acpsgd's factor P as Q.
 constexpr int64_t kStepsOfATrial = 7;
 constexpr int64_t kShortestPause = 10;
 // A look costs a broadcast of a few bytes.
 constexpr int64_t kLongestPause = 80;
 // Steps that are as fast as expected cannot tell that the link has become faster.
 constexpr int64_t kStepsBetweenProbes = 2000;
-// Of a probe, for each of three collectives.
+// The time of each of a probe's three collectives, in steps and in seconds.
 constexpr double kProbeSteps = 4;
 constexpr double kShortestProbe = 0.2;
 constexpr double kLongestProbe = 1;
@@ -67,12 +62,11 @@ int AutoMethod::rounds() const {
 Request AutoMethod::with(const Decision& decision) const {
   Request request = request_;
   for (const auto& [name, method] : decision.methods) {
-    OptionMap options = {{"method", std::string(planner::name_of(method))}};
-    const MethodEntry& entry = find_method(std::string(planner::name_of(method)));
+    OptionMap options = {{"method", method}};
     const bool has_rank = std::ranges::any_of(
-        entry.options, [](const auto& option) { return option.name == "rank"; });
+        find_method(method).options, [](const auto& option) { return option.name == "rank"; });
     if (has_rank) options["rank"] = options_.at("rank");
-    request.per_parameter.emplace_back(literal(name), options);
+    request.per_parameter.emplace_back(name == kWholeModel ? name : literal(name), options);
   }
   return request;
 }
@@ -87,9 +81,9 @@ void AutoMethod::record_step(int64_t steps) {
   last_time_ = now;
 }
 
-// Without the first one after a look: it has the look in it, and whatever that has changed.
+// The first step after a look does not count: it has the look in it, and what that has changed.
 double AutoMethod::step_seconds() const {
-  return planner::usual_seconds({seconds_.begin() + 1, seconds_.end()});
+  return usual_seconds({seconds_.begin() + 1, seconds_.end()});
 }
 
 bool AutoMethod::look(int64_t steps, const Job& job) {
@@ -98,14 +92,11 @@ bool AutoMethod::look(int64_t steps, const Job& job) {
   if (steps < next_look_) return false;
   const auto before = decision().methods;
   if (!contest_.is_over()) {
-    try_next(job);
+    try_next();
   } else if (seconds_.size() < 2) {
     return false;  // all workers alike: they have done the same steps
-  } else {
-    const Verdict verdict = has_decided_ ? verdict_of_first_worker() : Verdict::surprising;
-    if (verdict != Verdict::as_expected || steps - last_measured_ >= kStepsBetweenProbes) {
-      measure_and_decide(job, verdict);
-    }
+  } else if (is_time_to_measure(steps)) {
+    measure_and_decide(job);
   }
   const bool has_changed = before != decision().methods;
   if (!contest_.is_over()) {
@@ -120,102 +111,89 @@ bool AutoMethod::look(int64_t steps, const Job& job) {
   return has_changed;
 }
 
-// Always in the same step, even if a resumed run has had no time to measure.
-void AutoMethod::try_next(const Job& job) {
+// A turn ends at the same step on all workers, even if a resumed run has had no time to measure.
+void AutoMethod::try_next() {
   contest_.take_turn(seconds_.size() < 2 ? std::nullopt : std::optional(step_seconds()));
-  take_from_first_worker(contest_);
-  if (!contest_.is_over() || group_->getRank() != 0 || decision().methods == told_) return;
-  try {
-    tell(decision(), job.profile());
-  } catch (const std::exception&) {  // the other workers have gone on
-    message_ = "gradwire auto: something else has proved faster";
-  }
+  share(contest_);
+  if (contest_.is_over() && decision().methods != told_) tell(decision());
 }
 
-void AutoMethod::tell(const Decision& decision, const planner::Profile& profile) {
-  message_ = "gradwire " + describe(decision, profile);
-  told_ = decision.methods;
+bool AutoMethod::is_time_to_measure(int64_t steps) const {
+  const bool is_surprised = !has_decided_ || is_surprising(decision(), step_seconds());
+  const bool first_worker_is = from_first_worker(is_surprised ? "yes" : "no") == "yes";
+  return first_worker_is || steps - last_measured_ >= kStepsBetweenProbes;
 }
 
-// With all that is saved of it: the states of the workers must not differ.
-void AutoMethod::take_from_first_worker(const Contest& contest) {
-  std::string text;
-  if (group_->getRank() == 0) {
-    text = nlohmann::json{{"contest", to_json(contest)}, {"other_seconds", other_seconds_}}.dump();
-  }
-  const auto taken = nlohmann::json::parse(from_first_worker(text));
-  contest_ = planner::contest_from_json(taken.at("contest"));
-  other_seconds_ = taken.at("other_seconds");
-}
-
-Verdict AutoMethod::verdict_of_first_worker() const {
-  const Verdict own = planner::judge(decision(), step_seconds());
-  return static_cast<Verdict>(from_first_worker({static_cast<char>(own)}).front());
-}
-
-void AutoMethod::measure_and_decide(const Job& job, Verdict verdict) {
+void AutoMethod::measure_and_decide(const Job& job) {
   last_measured_ = last_step_;
-  if (verdict == Verdict::slower) {
-    for (const auto& [name, method] : decision().methods) disappointed_.insert(method);
-  } else {
-    disappointed_.clear();  // that was under other circumstances
-  }
   const double seconds = std::clamp(kProbeSteps * step_seconds(), kShortestProbe, kLongestProbe);
   const std::string common = from_first_worker(std::to_string(seconds));
   const planner::MeasuredLink link = with_other_workers(last_step_, [&] {
     return probe(*group_, {.seconds_per_collective = std::stod(common), .device = device_});
   });
   const planner::Device device = measure_speed(device_);
-  take_from_first_worker(group_->getRank() == 0 ? decide(link, device, job) : contest_);
+  share(group_->getRank() == 0 ? contest_on(link, device, job) : contest_);
   has_decided_ = true;
 }
 
-// The other workers are waiting: whatever happens, something is decided.
-Contest AutoMethod::decide(const planner::MeasuredLink& link, const planner::Device& device,
-                           const Job& job) try {
-  planner::Profile profile = job.profile();
-  profile.rates = coding_rates(device);
-  profile.flops_per_second = device.flops_per_second;
-  const planner::Network network{.workers = group_->getSize(),
-                                 .between_nodes = link.link(),
-                                 .all_reduce = planner::AllReduce::ring,
-                                 .slowness = link.slowness()};
-  planner::MeasuredStep step{.seconds = step_seconds(),
-                             .exposed_seconds = step_seconds(),
-                             .is_slower = !disappointed_.empty()};
-  if (!has_decided_) {  // later the Reducer seldom measures it
-    step.exposed_seconds = planner::exposed_communication(
-        profile, network, job.waited_seconds() + profile.lost_seconds);
-    other_seconds_ = planner::other_seconds(profile, network, step);
-  }
-  const Decision best =
-      corrected(planner::decide(profile, network, candidates(), other_seconds_), decision(), step);
-  const bool is_new = best.methods != decision().methods;
-  if (is_new || !has_decided_) tell(best, profile);
-  if (!is_new) return Contest(best);
-  std::vector<Decision> challengers = {best};
-  if (best.compresses()) {
-    std::ranges::move(rivals(best, profile, network, candidates(), other_seconds_),
-                      std::back_inserter(challengers));
-  }
+// The other workers are waiting for a decision, so there is one whatever happens.
+Contest AutoMethod::contest_on(const planner::MeasuredLink& link, const planner::Device& device,
+                               const Job& job) {
   Decision incumbent = decision();
-  incumbent.expected_seconds = step.seconds;
-  incumbent.plain_seconds = best.plain_seconds;
-  return Contest(std::move(incumbent), std::move(challengers));
-} catch (const std::exception& error) {
-  message_ =
-      std::string("gradwire auto: nothing changes, for it could not decide: ") + error.what();
-  Decision unchanged = decision();
-  unchanged.expected_seconds = step_seconds();
-  return Contest(std::move(unchanged));
+  incumbent.expected_seconds = step_seconds();
+  if (!incumbent.compresses()) incumbent.plain_seconds = step_seconds();
+  try {
+    std::vector<Decision> found =
+        challengers(situation_on(link, device, job), incumbent, candidates());
+    if (!found.empty() || !has_decided_) tell(found.empty() ? incumbent : found.front());
+    return Contest(std::move(incumbent), std::move(found));
+  } catch (const std::exception& error) {
+    message_ = std::string("gradwire auto: could not decide, so nothing changes: ") + error.what();
+    return Contest(std::move(incumbent));
+  }
+}
+
+Situation AutoMethod::situation_on(const planner::MeasuredLink& link, const planner::Device& device,
+                                   const Job& job) {
+  Situation situation{.profile = job.profile(),
+                      .network = {.workers = group_->getSize(),
+                                  .between_nodes = link.link(),
+                                  .all_reduce = planner::AllReduce::ring,
+                                  .slowness = link.slowness()},
+                      .step_seconds = step_seconds(),
+                      .most_to_save = step_seconds()};
+  situation.profile.rates = coding_rates(device);
+  situation.profile.flops_per_second = device.flops_per_second;
+  if (!has_decided_) {  // later, plain steps seldom run, and the Reducer seldom measures
+    situation.most_to_save = exposed_communication(
+        situation, job.waited_seconds() + situation.profile.lost_seconds);
+    other_seconds_ = unexplained_seconds(situation, situation.most_to_save);
+  }
+  situation.other_seconds = other_seconds_;
+  return situation;
+}
+
+void AutoMethod::tell(const Decision& decision) {
+  if (group_->getRank() == 0) message_ = "gradwire " + describe(decision);
+  told_ = decision.methods;
+}
+
+// Worker 0's, with all that is saved of it, because the states of the workers must not differ.
+void AutoMethod::share(const Contest& contest) {
+  std::string text;
+  if (group_->getRank() == 0) {
+    text = nlohmann::json{{"contest", to_json(contest)}, {"other_seconds", other_seconds_}}.dump();
+  }
+  const auto shared = nlohmann::json::parse(from_first_worker(text));
+  contest_ = contest_from_json(shared.at("contest"));
+  other_seconds_ = shared.at("other_seconds");
 }
 
 std::vector<planner::MethodChoice> AutoMethod::candidates() const {
   std::vector<planner::MethodChoice> choices;
   for (const std::string& name : subset_of(options_.at("candidates"))) {
-    const planner::Method method = planner::method_named(name);
-    if (disappointed_.contains(method)) continue;
-    choices.push_back({.method = method, .rank = std::get<int64_t>(options_.at("rank"))});
+    choices.push_back({.method = planner::method_named(name),
+                       .rank = std::get<int64_t>(options_.at("rank"))});
   }
   return choices;
 }
@@ -246,7 +224,7 @@ std::string AutoMethod::saved() const {
 AutoMethod::Saved AutoMethod::parse(const std::string& saved) {
   const auto json = nlohmann::json::parse(saved, nullptr, /*allow_exceptions=*/false);
   const planner::JsonObject object(json, "decision of auto");
-  return {.contest = planner::contest_from_json(object.at("contest")),
+  return {.contest = contest_from_json(object.at("contest")),
           .next_look = object.integer("next_look"),
           .other_seconds = object.number("other_seconds")};
 }
@@ -257,9 +235,8 @@ Request AutoMethod::decided_in(const std::string& saved) const {
   const Saved decided = parse(saved);
   for (const Decision& contender : decided.contest.contenders()) {
     for (const auto& [parameter, method] : contender.methods) {
-      const std::string name(planner::name_of(method));
-      if (std::ranges::find(allowed, name) != allowed.end()) continue;
-      throw std::invalid_argument("the saved decision of auto has " + name + " for " + parameter +
+      if (std::ranges::find(allowed, method) != allowed.end()) continue;
+      throw std::invalid_argument("the saved decision of auto has " + method + " for " + parameter +
                                   ", which is not among its candidates now");
     }
   }

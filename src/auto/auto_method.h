@@ -1,20 +1,20 @@
 #pragma once
 
-// Method `auto`: measures a few plain steps, decides what to compress, tries what is predicted to
-// be about as fast, and watches whether steps take as long as it expected.
+// Method `auto`: measures a few plain steps, predicts which methods make them shorter, tries those
+// by the clock, and watches whether steps take as long as it expects.
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "auto/challengers.h"
+#include "auto/contest.h"
 #include "gradwire/options.h"
-#include "planner/contest.h"
 #include "planner/device.h"
 #include "planner/measured_link.h"
 
@@ -51,25 +51,27 @@ class AutoMethod {
   using Clock = std::chrono::steady_clock;
 
   struct Saved {
-    planner::Contest contest;
+    Contest contest;
     int64_t next_look;  // before this step
     double other_seconds;
   };
   static Saved parse(const std::string& saved);
 
-  const planner::Decision& decision() const { return contest_.running(); }
-  Request with(const planner::Decision& decision) const;
-  void take_from_first_worker(const planner::Contest& contest);
+  const Decision& decision() const { return contest_.running(); }
+  Request with(const Decision& decision) const;
   void record_step(int64_t steps);
   double step_seconds() const;
-  planner::Verdict verdict_of_first_worker() const;
-  void try_next(const Job& job);
-  void measure_and_decide(const Job& job, planner::Verdict verdict);
-  planner::Contest decide(const planner::MeasuredLink& link, const planner::Device& device,
-                          const Job& job);
-  void tell(const planner::Decision& decision, const planner::Profile& profile);
-  std::string from_first_worker(const std::string& text) const;
+  void try_next();
+  bool is_time_to_measure(int64_t steps) const;
+  void measure_and_decide(const Job& job);
+  Contest contest_on(const planner::MeasuredLink& link, const planner::Device& device,
+                     const Job& job);
+  Situation situation_on(const planner::MeasuredLink& link, const planner::Device& device,
+                         const Job& job);
+  void tell(const Decision& decision);
   std::vector<planner::MethodChoice> candidates() const;
+  void share(const Contest& contest);
+  std::string from_first_worker(const std::string& text) const;
 
   Request request_;
   OptionMap options_;  // its own, complete
@@ -77,10 +79,9 @@ class AutoMethod {
   at::Device device_;
 
   bool has_decided_ = false;
-  planner::Contest contest_{planner::Decision()};
-  std::map<std::string, planner::Method> told_;  // of the decision that was told about
-  std::set<planner::Method> disappointed_;       // were slower than no compression
-  double other_seconds_ = 0;                     // of a step, besides what the model knows of
+  Contest contest_{Decision()};
+  std::map<std::string, std::string> told_;  // Decision::methods of the last message
+  double other_seconds_ = 0;                 // of a step, that the model does not know of
   std::string message_;
 
   int64_t next_look_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 namespace gradwire::planner {
 namespace {
@@ -23,80 +22,6 @@ std::vector<MethodChoice> by_loss(std::span<const MethodChoice> candidates) {
   return sorted;
 }
 
-class BucketSearch {
- public:
-  BucketSearch(const Profile& profile, const Network& network,
-               std::span<const MethodChoice> candidates)
-      : profile_(profile), network_(network), candidates_(by_loss(candidates)) {}
-
-  Choice run() {
-    std::vector<Choice> starts;
-    for (const MethodChoice& candidate : candidates_) {
-      const Assignment assignment = same_for_all(profile_, candidate);
-      starts.push_back({assignment, simulate(profile_, network_, assignment)});
-    }
-    starts.push_back(made_faster(*std::ranges::min_element(starts, {}, seconds_of)));
-    const double limit = (1 + kTolerance) * seconds_of(starts.back());
-    std::optional<Choice> best;
-    for (const Choice& start : starts) {
-      if (seconds_of(start) > limit) continue;
-      Choice choice = made_less_lossy(start, limit);
-      if (!best || loss_of(choice) < loss_of(*best)) best = std::move(choice);
-    }
-    return *best;
-  }
-
- private:
-  static double seconds_of(const Choice& choice) { return choice.prediction.seconds; }
-
-  double loss_of(const Choice& choice) const {
-    double loss = 0;
-    for (size_t i = 0; i < profile_.buckets.size(); ++i) {
-      const auto place = static_cast<double>(index_of(choice.assignment[i].method));
-      for (const size_t parameter : profile_.buckets[i].parameters) {
-        loss += place * profile_.parameters[parameter].bytes();
-      }
-    }
-    return loss;
-  }
-
-  Choice changed(const Choice& from, size_t bucket, const MethodChoice& candidate) const {
-    Choice choice = from;
-    choice.assignment[bucket] = candidate;
-    choice.prediction = simulate(profile_, network_, choice.assignment);
-    return choice;
-  }
-
-  Choice made_faster(Choice best) const {
-    for (size_t bucket = 0; bucket < profile_.buckets.size(); ++bucket) {
-      for (const MethodChoice& candidate : candidates_) {
-        Choice choice = changed(best, bucket, candidate);
-        if (seconds_of(choice) < seconds_of(best)) best = std::move(choice);
-      }
-    }
-    return best;
-  }
-
-  // From the first bucket on: what becomes ready first has the most of backward to hide behind.
-  Choice made_less_lossy(Choice best, double limit) const {
-    for (size_t bucket = 0; bucket < profile_.buckets.size(); ++bucket) {
-      for (const MethodChoice& candidate : candidates_) {
-        if (candidate.method >= best.assignment[bucket].method) break;
-        Choice choice = changed(best, bucket, candidate);
-        if (seconds_of(choice) <= limit) {
-          best = std::move(choice);
-          break;
-        }
-      }
-    }
-    return best;
-  }
-
-  const Profile& profile_;
-  const Network& network_;
-  std::vector<MethodChoice> candidates_;
-};
-
 }  // namespace
 
 Choice choose_for_all(const Profile& profile, const Network& network,
@@ -111,11 +36,6 @@ Choice choose_for_all(const Profile& profile, const Network& network,
   return *std::ranges::find_if(choices, [&](const Choice& choice) {
     return choice.prediction.seconds <= (1 + kTolerance) * fastest;
   });
-}
-
-Choice choose_per_bucket(const Profile& profile, const Network& network,
-                         std::span<const MethodChoice> candidates) {
-  return BucketSearch(profile, network, candidates).run();
 }
 
 BreakEven break_even(const Profile& profile, const Network& network, const MethodChoice& choice) {

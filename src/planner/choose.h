@@ -1,6 +1,6 @@
 #pragma once
 
-// Which method for which bucket, and where a method begins to pay.
+// Which method, and where a method begins to pay.
 
 #include <span>
 
@@ -21,13 +21,6 @@ struct Choice {
 // All-reduce takes part whether named or not.
 Choice choose_for_all(const Profile& profile, const Network& network,
                       std::span<const MethodChoice> candidates);
-
-// The same with a choice for every bucket; its loss is the mean place of the methods in the order
-// of `Method`, weighted by bytes. It improves one bucket at a time, so it need not find the very
-// best. What it finds is within the tolerance of the fastest it met, all methods for all buckets
-// included.
-Choice choose_per_bucket(const Profile& profile, const Network& network,
-                         std::span<const MethodChoice> candidates);
 
 enum class Helps : uint8_t { never, below, always };
 

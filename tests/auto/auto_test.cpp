@@ -10,7 +10,8 @@ using Methods = std::map<std::string, std::string>;
 
 const std::vector<std::vector<int64_t>> kModel = {{400, 300}, {300}, {300, 200}};
 
-// Six plain steps, then up to seven decisions of seven steps each, and those that are close again.
+// There are six plain steps, then up to six trials of seven steps each, and those that are close
+// again.
 constexpr int kSteps = 111;
 
 struct Record {
@@ -48,14 +49,6 @@ TEST(Auto, LeavesStatesThatBelongTogether) {
   StateMerger merger;
   for (const Record& record : records) merger.add(record.state);
   EXPECT_EQ(merger.merged().at("merged/auto"), records[0].state.at("worker0/auto"));
-}
-
-TEST(Auto, TakesNothingButItsCandidates) {
-  for (const Record& record : trained({.method = "auto", .by_name = {{"candidates", "sign"}}})) {
-    for (const auto& [name, text] : record.plan) {
-      EXPECT_TRUE(text == "uncompressed" || text.starts_with("sign")) << name << ": " << text;
-    }
-  }
 }
 
 }  // namespace

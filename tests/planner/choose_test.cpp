@@ -13,28 +13,11 @@ std::vector<MethodChoice> all_methods() {
   return choices;
 }
 
-double fastest_of_all(const Profile& profile, const Network& network) {
-  double fastest = std::numeric_limits<double>::infinity();
-  for (const MethodChoice& choice : all_methods()) {
-    fastest = std::min(fastest, simulate(profile, network, same_for_all(profile, choice)).seconds);
-  }
-  return fastest;
-}
-
-double loss_of(const Assignment& assignment) {
-  double loss = 0;
-  for (const MethodChoice& choice : assignment) loss += static_cast<double>(choice.method);
-  return loss;
-}
-
 TEST(Choice, IsAllReduceWhereTheLinkHidesIt) {
   const Profile profile = example_profile("resnet-50", 0.3);
   const Network network = example_network(16, 400);
-  for (const Choice& choice : {choose_for_all(profile, network, all_methods()),
-                               choose_per_bucket(profile, network, all_methods())}) {
-    for (const MethodChoice& of_bucket : choice.assignment) {
-      EXPECT_EQ(of_bucket.method, Method::allreduce);
-    }
+  for (const MethodChoice& choice : choose_for_all(profile, network, all_methods()).assignment) {
+    EXPECT_EQ(choice.method, Method::allreduce);
   }
 }
 
@@ -43,35 +26,6 @@ TEST(Choice, CompressesWhereTheLinkIsSlow) {
   const Network network = example_network(32, 1);
   EXPECT_NE(choose_for_all(profile, network, all_methods()).assignment.front().method,
             Method::allreduce);
-}
-
-TEST(Choice, PerBucketIsAsFastAsOneForAllAndNoMoreLossy) {
-  for (const char* model : {"resnet-50", "bert-base"}) {
-    const Profile profile = example_profile(model, 0.15);
-    for (const double gbit : {0.5, 5.0, 20.0, 50.0}) {
-      const Network network = example_network(16, gbit);
-      const Choice for_all = choose_for_all(profile, network, all_methods());
-      const Choice per_bucket = choose_per_bucket(profile, network, all_methods());
-      EXPECT_LE(per_bucket.prediction.seconds,
-                1.02 * fastest_of_all(profile, network) * (1 + 1e-9));
-      EXPECT_EQ(simulate(profile, network, per_bucket.assignment).seconds,
-                per_bucket.prediction.seconds);
-      if (per_bucket.prediction.seconds >= for_all.prediction.seconds) {
-        EXPECT_LE(loss_of(per_bucket.assignment), loss_of(for_all.assignment))
-            << model << " at " << gbit;
-      }
-    }
-  }
-}
-
-TEST(Choice, LeavesTheBucketsThatHideUncompressed) {
-  // Two equal buckets: the first has all of backward to hide in, the second nothing.
-  Profile profile = example_profile("bert-base", 1);
-  profile.parameters = {{"late", {4096, 4096}}, {"early", {4096, 4096}}};
-  profile.buckets = {{{1}, 0.01}, {{0}, profile.backward_seconds}};
-  const Choice choice = choose_per_bucket(profile, example_network(2, 2), all_methods());
-  EXPECT_EQ(choice.assignment[0].method, Method::allreduce);
-  EXPECT_NE(choice.assignment[1].method, Method::allreduce);
 }
 
 TEST(BreakEven, IsWhereTheIterationsTakeTheSameTime) {

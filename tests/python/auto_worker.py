@@ -33,12 +33,12 @@ def set_rate(rate: str) -> None:
 class Job:
     """An MLP of 4 MB, its method and its data."""
 
-    def __init__(self, samples: int = 8) -> None:
+    def __init__(self, samples: int = 8, **options: str) -> None:
         self.samples = samples
         torch.manual_seed(5)
         net = nn.Sequential(nn.Linear(1000, 500), nn.ReLU(), nn.Linear(500, 1000))
         self.ddp = DistributedDataParallel(net, bucket_cap_mb=1)
-        self.gw = gradwire.attach(self.ddp, "auto")
+        self.gw = gradwire.attach(self.ddp, "auto", **options)
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=0.01, momentum=0.9)
         self.seconds: list[float] = []
 
@@ -63,7 +63,7 @@ class Job:
 
 
 def slow_link() -> dict:
-    job = Job()
+    job = Job(candidates="topk+sign")
     job.run(0, 6)
     before = job.methods()
     job.run(6, 15)

@@ -36,7 +36,7 @@ def test_a_slow_link_is_found_out_and_compressed_for(tmp_path):
     assert outcomes[0]["plan"] == outcomes[1]["plan"]
     for outcome in outcomes:
         assert outcome["before"] == ["uncompressed"]
-        assert outcome["after"] != ["uncompressed"]
+        assert outcome["after"] in (["topk"], ["sign"])  # its candidates
         # 4 MB at 40 Mb/s take 0.8 s.
         assert outcome["plain_seconds"] > 0.7
         assert outcome["seconds"] < 0.3 * outcome["plain_seconds"]

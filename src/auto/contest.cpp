@@ -1,21 +1,19 @@
-#include "planner/contest.h"
+#include "auto/contest.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "planner/choose.h"
 #include "planner/json_object.h"
 
-namespace gradwire::planner {
+namespace gradwire {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "gradwire-contest-3";
+constexpr const char* kContestFormat = "gradwire-contest-3";
 
-// One may be predicted too fast and the other too slow, each by a fifth (docs/plan.md).
-constexpr double kRivalry = 0.4;
-
-// A trial is a few steps only: within this of the fastest a second one is due.
+// A trial is only a few steps, so decisions within this of the fastest have a second one.
 constexpr double kClose = 0.1;
 
 }  // namespace
@@ -33,7 +31,7 @@ const Decision& Contest::fastest() const {
 const Decision& Contest::running() const {
   if (!is_over()) return contenders_[waiting_.back()];
   const Decision* winner = &fastest();
-  const double tolerated = (1 + kTolerance) * winner->expected_seconds;
+  const double tolerated = (1 + planner::kTolerance) * winner->expected_seconds;
   for (const Decision& contender : contenders_) {
     if (contender.expected_seconds > tolerated) continue;
     if (contender.loss < winner->loss) winner = &contender;
@@ -48,7 +46,7 @@ void Contest::take_turn(std::optional<double> seconds) {
   if (!seconds) {
     if (!is_final_) waiting_.insert(waiting_.begin(), index);
   } else if (!tried.compresses()) {
-    // Its first time may be that of DDP's own steps, which cannot be had again (docs/plan.md).
+    // Its first time may be that of DDP's own steps, which have no hook and do not come back.
     tried.expected_seconds = *seconds;
     for (Decision& contender : contenders_) contender.plain_seconds = *seconds;
   } else {
@@ -69,15 +67,15 @@ void Contest::call_finalists() {
 json to_json(const Contest& contest) {
   json contenders = json::array();
   for (const Decision& contender : contest.contenders_) contenders.push_back(to_json(contender));
-  return {{"format", kFormat},
+  return {{"format", kContestFormat},
           {"contenders", contenders},
           {"waiting", contest.waiting_},
           {"round", contest.is_final_ ? 2 : 1}};
 }
 
 Contest contest_from_json(const json& value) {
-  const JsonObject object(value, "contest");
-  object.require_format(kFormat);
+  const planner::JsonObject object(value, "contest");
+  object.require_format(kContestFormat);
   object.allow_only({"format", "contenders", "waiting", "round"});
   Contest contest(Decision{});
   contest.contenders_.clear();
@@ -102,20 +100,4 @@ Contest contest_from_json(const json& value) {
   return contest;
 }
 
-std::vector<Decision> rivals(const Decision& best, const Profile& profile, const Network& network,
-                             std::span<const MethodChoice> candidates, double other_seconds) {
-  std::vector<Decision> found;
-  for (const MethodChoice& candidate : candidates) {
-    if (candidate.method == Method::allreduce) continue;
-    const Assignment assignment = same_for_all(profile, candidate);
-    Decision rival = decision_of(profile, assignment);
-    rival.expected_seconds = simulate(profile, network, assignment).seconds + other_seconds;
-    rival.plain_seconds = best.plain_seconds;
-    const bool is_promising = rival.expected_seconds <= (1 + kRivalry) * best.expected_seconds;
-    if (is_promising && rival.methods != best.methods) found.push_back(std::move(rival));
-  }
-  std::ranges::stable_sort(found, {}, &Decision::expected_seconds);
-  return found;
-}
-
-}  // namespace gradwire::planner
+}  // namespace gradwire
