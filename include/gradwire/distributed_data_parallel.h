@@ -21,6 +21,9 @@ struct DataParallelOptions {
   bool gradient_as_bucket_view = false;
   double bucket_cap_mb = 25;
   double first_bucket_cap_mb = 1;
+  // How to make further groups of the same workers, for methods that need more than one collective
+  // per bucket. Groups of init_process_group() need nothing here.
+  MakeGroup make_group = {};
 };
 
 // The part of DistributedDataParallel that does not depend on the module's type.

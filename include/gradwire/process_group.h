@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <functional>
-#include <vector>
 
 #include "gradwire/export.h"
 
@@ -28,17 +27,12 @@ GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(
     const c10::intrusive_ptr<c10d::Store>& store, int worker, int workers,
     const ProcessGroupOptions& options = {});
 
-// One group for each of several learners that are threads of this process: for studies with more
-// learners than a machine has room for processes (128 Gloo workers would need 16,000 sockets). A
-// learner that fails calls abort() on its group, so that the others do not wait for it.
-GRADWIRE_EXPORT std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> make_in_process_groups(
-    int learners);
-
 // Makes a further process group of the same workers. Every worker calls it equally often, in the
 // same order.
 using MakeGroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
 
-// Another group of the same workers with a backend of its own. Collective.
+// Another group of the same workers as this one of init_process_group(), with a backend of its own.
+// Collective.
 GRADWIRE_EXPORT c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(
     c10d::ProcessGroup& group);
 

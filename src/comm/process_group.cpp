@@ -10,8 +10,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "comm/in_process_group.h"
-
 namespace gradwire {
 namespace {
 
@@ -59,7 +57,6 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(const c10::intrusive_ptr<
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(c10d::ProcessGroup& group) {
-  if (auto* in_process = dynamic_cast<InProcessGroup*>(&group)) return in_process->further();
   // All workers make their groups in the same order, so each numbers them by a count of its own in
   // the store.
   const auto store = group.getStore();
@@ -68,9 +65,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_further_group(c10d::ProcessGroup& gr
       c10::make_intrusive<c10d::PrefixStore>("gradwire/group/" + std::to_string(number), store);
   const auto backend = c10::dynamic_intrusive_pointer_cast<c10d::ProcessGroupGloo>(
       group.getBackend(c10::DeviceType::CPU));
-  TORCH_CHECK(backend != nullptr,
-              "the process group must be one of init_process_group() or "
-              "make_in_process_groups()");
+  TORCH_CHECK(backend != nullptr, "the process group must be one of init_process_group()");
   return make_gloo_group(own_part, group.getRank(), group.getSize(),
                          {.timeout = backend->getOptions()->timeout});
 }

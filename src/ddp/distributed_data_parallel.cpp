@@ -91,8 +91,10 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
                                          /*static_graph=*/false);
   reducer_->set_logger(logger_);
   // The workers agree before the first collective, which would fail with different models.
+  const MakeGroup further_group = [this] { return make_further_group(*group_); };
   attachment_ = Attachment::attach(
-      reducer_, group_, parameters, request, [this] { return make_further_group(*group_); },
+      reducer_, group_, parameters, request,
+      options_.make_group ? options_.make_group : further_group,
       {bytes_of(options_.first_bucket_cap_mb), bytes_of(options_.bucket_cap_mb)}, logger_);
 
   std::vector<at::Tensor> everything;

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "gradwire/process_group.h"
+#include "trainer/in_process_group.h"
 
 namespace gradwire::trainer {
 

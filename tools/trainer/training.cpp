@@ -8,6 +8,7 @@
 #include "gradwire/distributed_data_parallel.h"
 #include "trainer/batches.h"
 #include "trainer/checkpoint.h"
+#include "trainer/in_process_group.h"
 #include "trainer/progress.h"
 #include "trainer/results.h"
 #include "trainer/stop.h"
@@ -49,7 +50,8 @@ class Training {
         training_(dataset, dataset.train, settings.train_limit),
         test_(dataset, dataset.test, settings.test_limit),
         model_(model),
-        ddp_(model, group, {.method = method.method, .by_name = method.options}),
+        ddp_(model, group, {.method = method.method, .by_name = method.options},
+             {.make_group = further_groups_of(group)}),
         optimizer_(make_optimizer(settings, *model)),
         progress_(title, settings.epochs, group->getRank() != 0),
         results_(method, settings, group->getSize()),

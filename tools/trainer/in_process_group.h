@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
-namespace gradwire {
+#include "gradwire/process_group.h"
+
+namespace gradwire::trainer {
 
 // Where the learners of one process meet. The learner that comes last does the collective, with the
 // tensors of all learners in their order, so the result is the same in every run.
@@ -77,4 +79,12 @@ class InProcessGroup final : public c10d::ProcessGroup {
   int64_t further_groups_ = 0;
 };
 
-}  // namespace gradwire
+// One group for each of several learners that are threads of this process, for studies with more
+// learners than a machine has room for processes (128 Gloo workers would need 16,000 sockets). A
+// learner that fails calls abort() on its group, so that the others do not wait for it.
+std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> make_in_process_groups(int learners);
+
+// How to make further groups of the same learners, or nothing for a group of another kind.
+MakeGroup further_groups_of(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
+}  // namespace gradwire::trainer

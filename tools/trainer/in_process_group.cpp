@@ -1,11 +1,9 @@
-#include "comm/in_process_group.h"
+#include "trainer/in_process_group.h"
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "gradwire/process_group.h"
-
-namespace gradwire {
+namespace gradwire::trainer {
 namespace {
 
 using Offers = std::vector<MeetingPlace::Offer>;
@@ -170,4 +168,10 @@ std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> make_in_process_groups(int l
   return groups;
 }
 
-}  // namespace gradwire
+MakeGroup further_groups_of(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  const auto in_process = c10::dynamic_intrusive_pointer_cast<InProcessGroup>(group);
+  if (in_process == nullptr) return {};
+  return [in_process] { return in_process->further(); };
+}
+
+}  // namespace gradwire::trainer
