@@ -6,6 +6,8 @@
 #include <chrono>
 #include <limits>
 
+#include "methods/device_code.h"
+
 namespace gradwire {
 namespace {
 
@@ -30,7 +32,7 @@ double fastest_seconds(const Function& function) {
 planner::Device measure_speed(at::Device device) {
   const at::NoGradGuard no_grad;
   const auto options = at::TensorOptions(device).dtype(at::kFloat);
-  planner::Device speed = planner::default_device(device.is_cpu() ? planner::DeviceKind::cpu
+  planner::Device speed = planner::default_device(is_host(device) ? planner::DeviceKind::cpu
                                                                   : planner::DeviceKind::gpu);
   // Larger than the caches, as gradients are; `residual += gradient` moves it three times.
   const at::Tensor residual = at::zeros({int64_t{8} << 20}, options);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/collectives.h"
+#include "methods/device_code.h"
 #include "planner/link_fit.h"
 #include "planner/quantile.h"
 
@@ -109,7 +110,7 @@ class CollectiveProbe {
       sum_over_workers(group_, gate);
       const Clock::time_point begin = Clock::now();
       start(group_, round)->wait();
-      if (!device_.is_cpu()) round.receive[0].item<float>();  // wait() is for the stream only
+      if (!is_host(device_)) round.receive[0].item<float>();  // wait() is for the stream only
       seconds.data_ptr<double>()[i] = std::chrono::duration<double>(Clock::now() - begin).count();
     }
     seconds = seconds.to(device_);

@@ -3,6 +3,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "methods/device_code.h"
 #include "methods/registry.h"
 
 namespace gradwire {
@@ -85,7 +86,7 @@ planner::Profile recorded_profile(const RecordedJob& job, const StepRecorder& re
   }
   planner::Profile profile;
   profile.name = "recorded profile";
-  profile.device = job.parameters.front().tensor.is_cpu() ? "cpu" : "gpu";
+  profile.device = is_host(job.parameters.front().tensor.device()) ? "cpu" : "gpu";
   profile.forward_seconds = job.forward_seconds;
   profile.lost_seconds = medians.lost_seconds;
   if (const auto choice = choice_of(job.request, job.is_plain)) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "methods/device_code.h"
 #include "planner/quantile.h"
 
 namespace gradwire {
@@ -99,7 +100,7 @@ void StepRecorder::bucket_is_ready(const at::Tensor& buffer) {
     bucket.ready_seconds = last_gradient;  // nothing was sent so far
   } else {
     // On another device the thread only hands out work.
-    if (buffer.is_cpu()) {
+    if (is_host(buffer.device())) {
       bucket.lost_seconds = bucket_ready_.delayed_seconds_since(backward_went_on_);
     }
     bucket.ready_seconds = step.back().ready_seconds +

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include "methods/device_code.h"
+
 namespace gradwire {
 namespace {
 
@@ -53,7 +55,7 @@ class Messages final : public c10d::Work {
 };
 
 bool is_gloo(c10d::ProcessGroup& group, const at::Tensor& tensor) {
-  if (!tensor.is_cpu() || tensor.numel() == 0) return false;
+  if (!is_host(tensor.device()) || tensor.numel() == 0) return false;
   const std::vector<c10::Device> devices = group.getDeviceTypes();
   if (std::ranges::find(devices, c10::Device(at::kCPU)) == devices.end()) return false;
   try {

@@ -300,16 +300,10 @@ namespace {
 
 HWY_EXPORT(select);
 
-constexpr std::size_t kLongestBlock = 65536;
-
 // Far enough ahead to hide a cache miss behind the additions in between.
 constexpr std::size_t kPrefetchDistance = 24;
 
 }  // namespace
-
-std::size_t adacomp_block_length(std::size_t bin_length) {
-  return std::max(bin_length, kLongestBlock / bin_length * bin_length);
-}
 
 AdacompBlock adacomp_select(std::span<const float> gradient, std::span<float> residual,
                             std::size_t bin_length, std::uint32_t* selection) {

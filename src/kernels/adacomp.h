@@ -21,10 +21,6 @@
 // rounding.
 namespace gradwire::kernels {
 
-// The number of elements of a block. A block is made of whole bins and has at most 65536 elements,
-// unless a single bin is longer. Blocks may be encoded in any order and on any thread.
-std::size_t adacomp_block_length(std::size_t bin_length);
-
 struct AdacompBlock {
   // The number of elements whose residual now holds G. If G is not finite in some bin, this is the
   // position of that bin, and the bin and all after it are untouched.
@@ -35,7 +31,7 @@ struct AdacompBlock {
   double gmax_sum = 0;
 };
 
-// Replaces the residual E of one block by G and writes its selection. There must be room for as
+// Replaces the residual E of one block, which is made of whole bins, by G and writes its selection. There must be room for as
 // many entries as the block has elements (fewer than 2^31). bin_length >= 1.
 AdacompBlock adacomp_select(std::span<const float> gradient, std::span<float> residual,
                             std::size_t bin_length, std::uint32_t* selection);

@@ -11,11 +11,8 @@
 
 #include <limits>
 
-#include "methods/factor_sum.h"
 #include "methods/low_rank.h"
-#include "methods/overhead.h"
 #include "methods/registry.h"
-#include "methods/zero_gradient.h"
 
 namespace gradwire {
 namespace {
@@ -23,7 +20,7 @@ namespace {
 class AcpsgdExchange final : public Exchange {
  public:
   AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, BufferPool& buffers)
-      : step_(step), p_moves_(step.number % 2 == 1), bf16_(bf16) {
+      : workers_(step.workers), p_moves_(step.number % 2 == 1), bf16_(bf16) {
     int64_t total = 0;
     for (const Slot& slot : slots) {
       auto* state = static_cast<LowRankState*>(slot.state);
@@ -38,14 +35,8 @@ class AcpsgdExchange final : public Exchange {
 
   Round start() override {
     for (Part& part : parts_) {
-      at::Tensor sent = payload_of(part);
-      if (part.state == nullptr) {
-        at::Tensor shaped = sent.view(part.slot.memory.sizes());
-        at::mul_out(shaped, part.slot.memory.to(at::kFloat),
-                    at::scalar_tensor(1.0 / step_.workers, sent.options()));
-      } else {
-        encode(part, sent);
-      }
+      const at::Tensor sent = payload_of(part);
+      part.state == nullptr ? part.slot.write_share(sent, workers_) : encode(part, sent);
     }
     return sum_->start();
   }
@@ -55,11 +46,7 @@ class AcpsgdExchange final : public Exchange {
   void finish() override {
     for (Part& part : parts_) {
       const at::Tensor received = payload_of(part);
-      if (part.state == nullptr) {
-        part.slot.memory.copy_(received.view(part.slot.memory.sizes()));
-      } else {
-        decode(part, received);
-      }
+      part.state == nullptr ? part.slot.read_mean(received) : decode(part, received);
     }
   }
 
@@ -86,17 +73,16 @@ class AcpsgdExchange final : public Exchange {
   at::Tensor& moving(const Part& part) const { return p_moves_ ? part.state->p : part.state->q; }
   at::Tensor& fixed(const Part& part) const { return p_moves_ ? part.state->q : part.state->p; }
 
-  void encode(Part& part, at::Tensor& sent) const {
+  void encode(Part& part, const at::Tensor& sent) const {
     LowRankState& state = *part.state;
-    part.basis = orthonormalised(fixed(part));
+    part.basis = state.orthonormalised(fixed(part));
     const at::Tensor gradient = state.as_matrix(part.slot.load());
-    if (is_zero(gradient)) {
+    if (state.code.is_zero(gradient)) {
       sent.zero_();
       return;
     }
     at::Tensor own = at::empty_like(moving(part));
-    part.encoded = p_moves_ ? state.matrix->encode_left(gradient, part.basis, own)
-                            : state.matrix->encode_right(gradient, part.basis, own);
+    part.encoded = state.encode(p_moves_ ? Side::left : Side::right, gradient, part.basis, own);
     if (!part.encoded) {
       // One NaN here is a NaN in everyone's sum: all see it in decode().
       sent.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -111,51 +97,30 @@ class AcpsgdExchange final : public Exchange {
   void decode(Part& part, const at::Tensor& received) const {
     LowRankState& state = *part.state;
     const at::Tensor factor = received.view_as(moving(part));
-    at::Tensor result = part.slot.result();
-    if (!all_finite(factor)) {
-      if (part.encoded) restore_residual(part);
+    const at::Tensor result = part.slot.result();
+    if (!state.code.all_finite(factor)) {
+      // Some worker's gradient was not finite.
+      if (part.encoded) state.roll_back(part.slot);
       result.fill_(std::numeric_limits<float>::quiet_NaN());
     } else {
-      at::Tensor matrix = state.as_matrix(result);
-      multiply_factors(p_moves_ ? factor : part.basis, p_moves_ ? part.basis : factor,
-                       1.0 / step_.workers, matrix);
+      state.code.low_rank.multiply_factors(
+          p_moves_ ? FactorPair{factor, part.basis} : FactorPair{part.basis, factor},
+          1.0 / workers_, state.as_matrix(result));
       fixed(part) = part.basis;
       // A step in which no worker used the parameter says nothing about where its gradient lies.
-      if (!is_zero(factor)) moving(part) = factor.clone();
+      if (!state.code.is_zero(factor)) moving(part) = factor.clone();
     }
     part.slot.store(result);
   }
 
-  // Some worker's gradient was not finite: as if the step had not been.
-  static void restore_residual(Part& part) {
-    part.state->cancel(part.state->as_matrix(part.slot.load()));
-  }
-
-  Step step_;
+  int workers_;
   bool p_moves_;
   bool bf16_;
   std::vector<Part> parts_;
   std::optional<FactorSum> sum_;
 };
 
-class Acpsgd final : public Method {
- public:
-  explicit Acpsgd(const OptionMap& options)
-      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
-
-  std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
-                                             const OptionMap& options) const override {
-    return make_low_rank_state(parameter, options);
-  }
-  int rounds() const override { return FactorSum::rounds(bf16_); }
-  bool carries_uncompressed() const override { return !bf16_; }
-  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<AcpsgdExchange>(slots, step, bf16_, buffers_);
-  }
-
- private:
-  bool bf16_;
-};
+using Acpsgd = LowRankMethod<AcpsgdExchange, 1>;
 
 }  // namespace
 

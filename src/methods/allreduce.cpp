@@ -36,7 +36,7 @@ class AllreduceExchange final : public Exchange {
 
   Round start() override {
     const at::ScalarType type = slots_.front().memory.scalar_type();
-    payload_type_ = is_half(type) ? at::kFloat : type;
+    const at::ScalarType payload_type = is_half(type) ? at::kFloat : type;
     payload_ = as_one_range(slots_);
     if (payload_.defined()) {
       payload_.mul_(1.0 / workers_);
@@ -44,23 +44,17 @@ class AllreduceExchange final : public Exchange {
     }
     int64_t length = 0;
     for (const Slot& slot : slots_) length += slot.memory.numel();
-    payload_ = buffers_.take(length, slots_.front().memory.options().dtype(payload_type_));
-    // Divided before they are added, as stock DDP does it, so that the sum overflows nowhere where
-    // stock DDP's would not, and equals it bit for bit where the number of workers is a power of
-    // two.
+    payload_ = buffers_.take(length, slots_.front().memory.options().dtype(payload_type));
     for_each_part(slots_, payload_, [&](const Slot& slot, const at::Tensor& part) {
-      at::Tensor shaped = part.view(slot.memory.sizes());
-      at::mul_out(shaped, slot.memory.to(payload_type_),
-                  at::scalar_tensor(1.0 / workers_, payload_.options()));
+      slot.write_share(part, workers_);
     });
     return {Collective::all_reduce_sum, payload_, payload_};
   }
 
   void finish() override {
     if (payload_.is_alias_of(slots_.front().memory)) return;
-    for_each_part(slots_, payload_, [](const Slot& slot, const at::Tensor& part) {
-      slot.memory.copy_(part.view(slot.memory.sizes()));
-    });
+    for_each_part(slots_, payload_,
+                  [](const Slot& slot, const at::Tensor& part) { slot.read_mean(part); });
   }
 
   std::vector<int64_t> payload_bytes() const override {
@@ -75,7 +69,6 @@ class AllreduceExchange final : public Exchange {
   std::vector<Slot> slots_;
   int workers_;
   BufferPool& buffers_;
-  at::ScalarType payload_type_ = at::kFloat;
   at::Tensor payload_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "methods/device_code.h"
+
 namespace gradwire {
 namespace {
 
@@ -12,7 +14,7 @@ bool is_free(const at::Tensor& buffer) { return buffer.storage().use_count() == 
 }  // namespace
 
 at::Tensor BufferPool::take(int64_t elements, const at::TensorOptions& options) {
-  if (!options.device().is_cpu()) return at::empty({elements}, options);
+  if (!is_host(options.device())) return at::empty({elements}, options);
   const int64_t bytes = elements * static_cast<int64_t>(options.dtype().itemsize());
   const std::lock_guard lock(mutex_);
   const auto fits = [&](const at::Tensor& buffer) {

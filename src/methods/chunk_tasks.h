@@ -93,14 +93,4 @@ void visit_chunks(const wire::PositionsShape& shape,
   });
 }
 
-// The same for a single section: add(range, entries, number of entries before them).
-template <class Add>
-void visit_chunks(const wire::PositionsReader& section, const Add& add) {
-  visit_chunks(
-      section.shape(), {&section, 1}, [](const ChunkRange&) {},
-      [&](size_t, const ChunkRange& range, std::span<const uint32_t> entries, size_t before) {
-        add(range, entries, before);
-      });
-}
-
 }  // namespace gradwire

@@ -4,9 +4,6 @@
 #include <atomic>
 #include <limits>
 
-#include "methods/device_path.h"
-#include "methods/zero_gradient.h"
-
 namespace gradwire {
 namespace {
 
@@ -102,7 +99,7 @@ class GatheredExchange final : public Exchange {
     wire::PayloadWriter writer({bytes_of(payload_), bound_}, format_.method, format_.values);
     for (size_t i = 0; i < slots_.size(); ++i) {
       const at::Tensor gradient = slots_[i].load().view(-1);
-      if (is_zero(gradient)) {
+      if (state(i).code.is_zero(gradient)) {
         writer.abstain();
       } else {
         state(i).encode(gradient, writer);
@@ -153,7 +150,7 @@ class GatheredExchange final : public Exchange {
                                  static_cast<uint32_t>(slots_.size()), format_.values);
       for (size_t i = 0; i < slots_.size(); ++i) {
         const size_t begin = reader.offset();
-        GatheredRecord record = state(i).read(reader);
+        wire::SparseRecord record = state(i).read(reader);
         if (record.contribution == wire::Contribution::present) {
           record_bytes_[i] = std::max(record_bytes_[i], reader.offset() - begin);
         }
@@ -180,24 +177,24 @@ class GatheredExchange final : public Exchange {
   }
 
   void decode(size_t i) {
-    const std::span<const GatheredRecord> all =
+    const std::span<const wire::SparseRecord> all =
         std::span(records_).subspan(i * workers(), workers());
-    const GatheredRecord& own = all[static_cast<size_t>(step_.worker)];
-    std::vector<GatheredRecord> present;
+    const wire::SparseRecord& own = all[static_cast<size_t>(step_.worker)];
+    std::vector<wire::SparseRecord> present;
     bool finite = true;
-    for (const GatheredRecord& record : all) {
+    for (const wire::SparseRecord& record : all) {
       finite = finite && record.contribution != wire::Contribution::non_finite;
       if (record.contribution == wire::Contribution::present) present.push_back(record);
     }
     // The bucket still holds this worker's gradient.
     if (!finite && own.contribution == wire::Contribution::present &&
         state(i).residual().defined()) {
-      state(i).undo(own, slots_[i].load().view(-1));
+      state(i).roll_back(own, slots_[i].load().view(-1));
     }
     const at::Tensor result = slots_[i].result();
-    at::Tensor flat = result.view(-1);
+    const at::Tensor flat = result.view(-1);
     if (finite) {
-      state(i).decode(present, 1.0F / static_cast<float>(step_.workers), flat);
+      state(i).code.gathered.sum(present, 1.0F / static_cast<float>(step_.workers), flat);
     } else {
       flat.fill_(std::numeric_limits<float>::quiet_NaN());
     }
@@ -217,7 +214,7 @@ class GatheredExchange final : public Exchange {
   at::Tensor payload_;                   // this worker's, on the host
   at::Tensor received_;                  // by the latest round, on the parameters' device
   at::Tensor arrived_;                   // all payloads so far, one after the other, on the host
-  std::vector<GatheredRecord> records_;  // [slot * workers + worker]
+  std::vector<wire::SparseRecord> records_;  // [slot * workers + worker]
   std::vector<size_t> record_bytes_;     // the largest of every slot
 };
 
@@ -232,16 +229,20 @@ bool is_accepted(const at::Tensor& tensor) {
 
 GatheredState::GatheredState(const Parameter& parameter, const wire::PositionsShape& shape,
                              bool error_feedback)
-    : shape_(shape), uses_kernels_(takes_kernels(parameter.tensor)) {
-  if (!error_feedback) return;
-  residual_ = at::zeros(parameter.tensor.sizes(),
-                        parameter.tensor.options().dtype(at::kFloat).requires_grad(false));
-  error_ = residual_.view(-1);
+    : ParameterState(parameter.tensor.device()),
+      shape_(shape),
+      residual_(zero_residual(parameter.tensor, error_feedback)) {
+  if (error_feedback) error_ = residual_.view(-1);
 }
 
 std::vector<StateTensor> GatheredState::tensors() {
   if (!residual_.defined()) return {};
   return {{"residual", StateTensor::Role::residual, residual_}};
+}
+
+void GatheredState::roll_back(const wire::SparseRecord& own, const at::Tensor& gradient) {
+  code.gathered.add(own, 1, error_);
+  code.roll_back(gradient, error_);
 }
 
 std::unique_ptr<ParameterState> GatheredMethod::make_state(const Parameter& parameter,
@@ -252,22 +253,6 @@ std::unique_ptr<ParameterState> GatheredMethod::make_state(const Parameter& para
 
 std::unique_ptr<Exchange> GatheredMethod::begin(std::vector<Slot> slots, const Step& step) {
   return std::make_unique<GatheredExchange>(format_, std::move(slots), step, buffers_);
-}
-
-at::Tensor all_entries(wire::PositionsReader positions) {
-  const wire::PositionsShape shape = positions.shape();
-  int64_t count = 0;
-  for (wire::PositionsReader walk = positions; !walk.done();) count += walk.skip();
-  at::Tensor entries = at::empty({count}, at::kLong);
-  auto* out = entries.mutable_data_ptr<int64_t>();
-  std::vector<uint32_t> scratch(shape.length_of(0));
-  while (!positions.done()) {
-    const auto begin = static_cast<int64_t>(positions.next_chunk() * shape.chunk_length);
-    for (const uint32_t entry : positions.next(scratch)) {
-      *out++ = (begin << (shape.with_signs ? 1 : 0)) + entry;
-    }
-  }
-  return entries;
 }
 
 ForceCapacity::ForceCapacity(size_t bytes) { forced_capacity = bytes; }

@@ -21,22 +21,13 @@
 #include <cstddef>
 #include <span>
 
-#include "methods/chunk_tasks.h"
 #include "methods/method.h"
 #include "wire/payload.h"
 
 namespace gradwire {
 
-// One worker's record of one parameter, of either method.
-struct GatheredRecord {
-  wire::Contribution contribution = wire::Contribution::abstains;
-  wire::PositionsReader positions;
-  float scale = 0;      // adacomp
-  wire::Values values;  // topk
-};
-
-// A parameter's residual, and how its gradient becomes a record and records a result. Gradients and
-// results are flat, contiguous and fp32.
+// A parameter's residual, and how its gradient becomes a record. Gradients are flat, contiguous and
+// fp32.
 class GatheredState : public ParameterState {
  public:
   GatheredState(const Parameter& parameter, const wire::PositionsShape& shape, bool error_feedback);
@@ -48,13 +39,9 @@ class GatheredState : public ParameterState {
   // residual. If the gradient is not finite, the record says so and the residual is as before.
   // May overwrite the gradient only where there is no error feedback.
   virtual void encode(const at::Tensor& gradient, wire::PayloadWriter& writer) = 0;
-  virtual GatheredRecord read(wire::PayloadReader& reader) const = 0;
-  // result = the sum of the records, which are all present and in the order of workers, each
-  // times `share`.
-  virtual void decode(std::span<const GatheredRecord> records, float share,
-                      at::Tensor& result) const = 0;
+  virtual wire::SparseRecord read(wire::PayloadReader& reader) const = 0;
   // Makes the residual what it was before encode() wrote `own`, up to rounding.
-  virtual void undo(const GatheredRecord& own, const at::Tensor& gradient) = 0;
+  virtual void roll_back(const wire::SparseRecord& own, const at::Tensor& gradient);
   // No record is larger.
   virtual size_t bound() const = 0;
 
@@ -66,7 +53,6 @@ class GatheredState : public ParameterState {
   wire::PositionsShape shape_;
   at::Tensor residual_;  // in the parameter's shape; undefined without error feedback
   at::Tensor error_;     // the same memory, flat
-  bool uses_kernels_;
 };
 
 struct GatheredFormat {
@@ -92,26 +78,6 @@ class GatheredMethod final : public Method {
   GatheredFormat format_;
   MakeState make_state_;
 };
-
-inline std::span<float> floats_of(const at::Tensor& tensor) {
-  return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
-// sum = what add(record, range, entries, number of the record's entries before them) adds up to,
-// chunk by chunk, in the order of records.
-template <class Add>
-void sum_records(const wire::PositionsShape& shape, std::span<const GatheredRecord> records,
-                 std::span<float> sum, const Add& add) {
-  std::vector<wire::PositionsReader> sections;
-  for (const GatheredRecord& record : records) sections.push_back(record.positions);
-  visit_chunks(
-      shape, sections, [&](const ChunkRange& range) { std::ranges::fill(range.of(sum), 0.0F); },
-      add);
-}
-
-// All entries of a section, from the parameter's start, as int64 on the host: positions, or with
-// signs 2 * position + (1 if negative). For the path in ATen ops.
-at::Tensor all_entries(wire::PositionsReader positions);
 
 // For tests: while it lives, the capacity is this many bytes, whatever is expected.
 class ForceCapacity {

@@ -14,22 +14,14 @@
 // loss scale must keep gradients below that, as it must for fp16 gradients themselves.
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
-#include "kernels/half.h"
-#include "methods/overhead.h"
 #include "methods/registry.h"
-#include "methods/stateless.h"
 
 namespace gradwire {
 namespace {
 
-// Fewer elements than this are not worth another thread.
-constexpr int64_t kElementsPerThread = 65536;
 // A slice is a multiple of this many elements.
 constexpr int64_t kSliceUnit = 8;
-
-uint16_t* words(const at::Tensor& halves) { return static_cast<uint16_t*>(halves.data_ptr()); }
 
 class HalfExchange final : public Exchange {
  public:
@@ -38,8 +30,7 @@ class HalfExchange final : public Exchange {
         workers_(step.workers),
         buffers_(buffers),
         type_(type),
-        format_(type == at::kHalf ? kernels::HalfFormat::kFloat16 : kernels::HalfFormat::kBfloat16),
-        kernels_(static_cast<StatelessParameter*>(slots_.front().state)->kernels) {
+        code_(slots_.front().state->code) {
     for (const Slot& slot : slots_) elements_ += slot.memory.numel();
     const int64_t unit = kSliceUnit * workers_;
     slice_ = (elements_ + unit - 1) / unit * kSliceUnit;
@@ -49,8 +40,9 @@ class HalfExchange final : public Exchange {
     const at::TensorOptions options = slots_.front().memory.options().dtype(type_);
     whole_ = buffers_.take(slice_ * workers_, options);
     slices_ = buffers_.take(slice_ * workers_, options);
-    for_each_part(slots_, whole_,
-                  [this](const Slot& slot, const at::Tensor& part) { narrow(slot, part); });
+    for_each_part(slots_, whole_, [this](const Slot& slot, const at::Tensor& part) {
+      code_.narrow(slot.load(), part);
+    });
     whole_.narrow(0, elements_, whole_.numel() - elements_).zero_();
     return {Collective::all_to_all, whole_.view(at::kByte), slices_.view(at::kByte)};
   }
@@ -60,13 +52,16 @@ class HalfExchange final : public Exchange {
   std::optional<Round> complete_round() override {
     if (mean_.defined()) return std::nullopt;
     mean_ = slices_.narrow(0, 0, slice_);
-    kernels_ ? average_by_kernel() : average_by_aten();
+    code_.average(slices_, workers_);
     return Round{Collective::all_gather, mean_.view(at::kByte), whole_.view(at::kByte)};
   }
 
   void finish() override {
-    for_each_part(slots_, whole_,
-                  [this](const Slot& slot, const at::Tensor& part) { widen(slot, part); });
+    for_each_part(slots_, whole_, [this](const Slot& slot, const at::Tensor& part) {
+      const at::Tensor result = slot.result();
+      code_.widen(part, result);
+      slot.store(result);
+    });
   }
 
   std::vector<int64_t> payload_bytes() const override {
@@ -77,62 +72,11 @@ class HalfExchange final : public Exchange {
   }
 
  private:
-  void narrow(const Slot& slot, const at::Tensor& part) const {
-    if (!kernels_) {
-      part.view(slot.memory.sizes()).copy_(slot.memory);
-      return;
-    }
-    const at::Tensor gradient = slot.load();
-    const auto* from = gradient.const_data_ptr<float>();
-    uint16_t* to = words(part);
-    at::parallel_for(0, part.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-      const auto count = static_cast<size_t>(end - begin);
-      kernels::narrow(format_, {from + begin, count}, {to + begin, count});
-    });
-  }
-
-  void widen(const Slot& slot, const at::Tensor& part) const {
-    if (!kernels_) {
-      slot.memory.copy_(part.view(slot.memory.sizes()));
-      return;
-    }
-    const at::Tensor result = slot.result();
-    const uint16_t* from = words(part);
-    auto* to = result.mutable_data_ptr<float>();
-    at::parallel_for(0, part.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-      const auto count = static_cast<size_t>(end - begin);
-      kernels::widen(format_, {from + begin, count}, {to + begin, count});
-    });
-    slot.store(result);
-  }
-
-  void average_by_kernel() const {
-    const float factor = 1.0F / static_cast<float>(workers_);
-    uint16_t* contributions = words(slices_);
-    at::parallel_for(0, slice_, kElementsPerThread, [&](int64_t begin, int64_t end) {
-      std::vector<const uint16_t*> parts(workers_);
-      for (int worker = 0; worker < workers_; ++worker) {
-        parts[worker] = contributions + worker * slice_ + begin;
-      }
-      kernels::sum_halves(format_, parts, factor,
-                          {contributions + begin, static_cast<size_t>(end - begin)});
-    });
-  }
-
-  void average_by_aten() const {
-    at::Tensor sum = at::zeros({slice_}, slices_.options().dtype(at::kFloat));
-    for (int worker = 0; worker < workers_; ++worker) {
-      sum += slices_.narrow(0, worker * slice_, slice_);
-    }
-    mean_.copy_(sum.mul_(1.0F / static_cast<float>(workers_)));
-  }
-
   std::vector<Slot> slots_;
   int workers_;
   BufferPool& buffers_;
   at::ScalarType type_;
-  kernels::HalfFormat format_;
-  bool kernels_;
+  const DeviceCode& code_;
   int64_t elements_ = 0;
   int64_t slice_ = 0;  // elements that each worker adds up
   at::Tensor whole_;   // this worker's gradients, then the means of all
@@ -146,7 +90,7 @@ class Half final : public Method {
 
   std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                              const OptionMap& /*options*/) const override {
-    return std::make_unique<StatelessParameter>(parameter.tensor);
+    return std::make_unique<ParameterState>(parameter.tensor.device());
   }
   int rounds() const override { return 2; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {

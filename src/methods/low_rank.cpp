@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
-#include "methods/device_path.h"
 #include "methods/stable_hash.h"
 
 namespace gradwire {
@@ -28,45 +28,66 @@ at::Tensor drawn(int64_t rows, int64_t rank, uint64_t seed, at::Device device) {
 
 }  // namespace
 
-LowRankState::LowRankState(int64_t rows_, int64_t columns_, int64_t rank_, bool error_feedback_,
-                           uint64_t seed, std::unique_ptr<ErrorMatrix> matrix_,
-                           const at::TensorOptions& options)
-    : rows(rows_),
+LowRankState::LowRankState(int64_t rows_, int64_t columns_, int64_t rank_, bool error_feedback,
+                           uint64_t seed, const at::TensorOptions& options)
+    : ParameterState(options.device()),
+      rows(rows_),
       columns(columns_),
       rank(rank_),
-      error_feedback(error_feedback_),
-      matrix(std::move(matrix_)),
       p(at::zeros({rows, rank}, options)),
-      q(drawn(columns, rank, seed, options.device())) {}
+      q(drawn(columns, rank, seed, options.device())),
+      residual_(error_feedback ? at::zeros({rows, columns}, options) : at::Tensor()) {}
 
+// A copy where something is pending: a step under way may still have to be rolled back.
 at::Tensor LowRankState::residual() const {
-  return error_feedback ? matrix->residual() : at::Tensor();
+  if (!pending_.left.defined()) return residual_;
+  const at::Tensor settled = residual_.clone();
+  code.low_rank.settle(settled, pending_);
+  return settled;
 }
 
 std::vector<StateTensor> LowRankState::tensors() {
-  // Pending products refer to the factors of the last step: copies may be overwritten, those may
-  // not.
-  p = p.clone();
-  q = q.clone();
-  return {{"p", StateTensor::Role::shared, p},
-          {"q", StateTensor::Role::shared, q},
-          {"residual", StateTensor::Role::residual, matrix->residual()}};
+  std::vector<StateTensor> kept = {{"p", StateTensor::Role::shared, p},
+                                   {"q", StateTensor::Role::shared, q}};
+  if (residual_.defined()) {
+    code.low_rank.settle(residual_, pending_);
+    pending_ = {};
+    kept.push_back({"residual", StateTensor::Role::residual, residual_});
+  }
+  return kept;
+}
+
+at::Tensor LowRankState::orthonormalised(const at::Tensor& factor) const {
+  const at::Tensor basis = factor.clone();
+  code.low_rank.orthonormalise(basis);
+  return basis;
+}
+
+bool LowRankState::encode(Side side, const at::Tensor& gradient, const at::Tensor& basis,
+                          const at::Tensor& product) {
+  if (residual_.defined()) {
+    return code.low_rank.encode(side, gradient, residual_, std::exchange(pending_, {}), basis,
+                                product);
+  }
+  code.low_rank.multiply(side, gradient, basis, product);
+  const bool finite = code.all_finite(product);
+  if (finite) gradient_ = gradient;
+  return finite;
+}
+
+void LowRankState::multiply_transposed(const at::Tensor& left, const at::Tensor& right) const {
+  code.low_rank.multiply(Side::right, residual_.defined() ? residual_ : gradient_, left, right);
 }
 
 void LowRankState::subtract(const at::Tensor& left, const at::Tensor& right) {
-  if (error_feedback) {
-    matrix->subtract(left, right);
-  } else {
-    matrix->residual().zero_();
-  }
+  gradient_.reset();
+  if (residual_.defined()) pending_ = {left, right};
 }
 
-void LowRankState::cancel(const at::Tensor& gradient) {
-  if (error_feedback) {
-    matrix->cancel(gradient);
-  } else {
-    matrix->residual().zero_();
-  }
+void LowRankState::roll_back(const Slot& slot) {
+  gradient_.reset();
+  pending_ = {};
+  if (residual_.defined()) code.roll_back(as_matrix(slot.load()), residual_);
 }
 
 std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
@@ -85,18 +106,7 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
   const auto seed =
       static_cast<uint64_t>(std::get<int64_t>(options.at("seed"))) ^ stable_hash(parameter.name);
   return std::make_unique<LowRankState>(
-      rows, columns, rank, std::get<bool>(options.at("error_feedback")), seed,
-      takes_kernels(tensor) ? make_kernel_error_matrix(rows, columns)
-                            : make_aten_error_matrix(rows, columns, fp32),
-      fp32);
+      rows, columns, rank, std::get<bool>(options.at("error_feedback")), seed, fp32);
 }
-
-at::Tensor orthonormalised(const at::Tensor& factor) {
-  at::Tensor basis = factor.clone();
-  orthonormalise(basis);
-  return basis;
-}
-
-bool all_finite(const at::Tensor& values) { return at::isfinite(values).all().item<bool>(); }
 
 }  // namespace gradwire

@@ -7,7 +7,7 @@
 
 #include <ATen/ATen.h>
 
-#include "methods/error_matrix.h"
+#include "methods/factor_sum.h"
 #include "methods/method.h"
 
 namespace gradwire {
@@ -16,37 +16,71 @@ std::vector<OptionSpec> low_rank_options();
 inline const std::vector<std::string> kLowRankParameterOptions = {"rank", "min_ratio", "seed",
                                                                   "error_feedback"};
 
+// The factors and the residual E. A step encodes A = M + E, the gradient plus what earlier steps
+// left unsent, and approximates it by left · rightᵀ: encode(), perhaps multiply_transposed(), then
+// subtract(). Where it turns out that some worker's gradient was not finite, roll_back() makes E
+// what it was. Without error feedback E is zero, and no memory is kept for it.
 class LowRankState final : public ParameterState {
  public:
   LowRankState(int64_t rows, int64_t columns, int64_t rank, bool error_feedback, uint64_t seed,
-               std::unique_ptr<ErrorMatrix> matrix, const at::TensorOptions& options);
+               const at::TensorOptions& options);
 
   at::Tensor residual() const override;
   std::vector<StateTensor> tensors() override;
 
   // The slot's gradient as the matrix it stands for.
   at::Tensor as_matrix(const at::Tensor& tensor) const { return tensor.view({rows, columns}); }
-  // Keeps what left · rightᵀ leaves unsent, or nothing without error feedback.
+  // A copy with orthonormal columns.
+  at::Tensor orthonormalised(const at::Tensor& factor) const;
+
+  // product = A · basis (left) or Aᵀ · basis (right). False, with E as before (up to rounding), if
+  // A or the product is not finite.
+  bool encode(Side side, const at::Tensor& gradient, const at::Tensor& basis,
+              const at::Tensor& product);
+  // right = Aᵀ · left with the A of the last encode.
+  void multiply_transposed(const at::Tensor& left, const at::Tensor& right) const;
+  // E = A − left · rightᵀ. The factors may be read until the next encode: they must not be changed
+  // any more.
   void subtract(const at::Tensor& left, const at::Tensor& right);
-  // As if the step with this gradient had not been.
-  void cancel(const at::Tensor& gradient);
+  // E = A − M: as if the last encode, and a subtract() after it, had not been. The slot still holds
+  // the gradient.
+  void roll_back(const Slot& slot);
 
   int64_t rows;
   int64_t columns;
   int64_t rank;
-  bool error_feedback;
-  std::unique_ptr<ErrorMatrix> matrix;
   at::Tensor p;  // n x r
   at::Tensor q;  // m x r
+
+ private:
+  at::Tensor residual_;  // A after an encode, E without what is pending; undefined if E is zero
+  FactorPair pending_;
+  at::Tensor gradient_;  // of the step under way, where it is A
 };
 
 // Null where compression would not pay: r (n + m) min_ratio > n m, or fewer than two dimensions.
 std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
                                                   const OptionMap& options);
 
-// A copy with orthonormal columns.
-at::Tensor orthonormalised(const at::Tensor& factor);
+// A method whose exchanges make so many sums of factors.
+template <class FactorExchange, int sums>
+class LowRankMethod final : public Method {
+ public:
+  explicit LowRankMethod(const OptionMap& options)
+      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
 
-bool all_finite(const at::Tensor& values);
+  std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
+                                             const OptionMap& options) const override {
+    return make_low_rank_state(parameter, options);
+  }
+  int rounds() const override { return sums * FactorSum::rounds(bf16_); }
+  bool carries_uncompressed() const override { return !bf16_; }
+  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
+    return std::make_unique<FactorExchange>(slots, step, bf16_, buffers_);
+  }
+
+ private:
+  bool bf16_;
+};
 
 }  // namespace gradwire

@@ -20,6 +20,7 @@
 #include "gradwire/options.h"
 #include "gradwire/stats.h"
 #include "methods/buffer_pool.h"
+#include "methods/device_code.h"
 #include "methods/option_spec.h"
 
 namespace gradwire {
@@ -50,14 +51,23 @@ struct StateTensor {
 // a bucket: DDP makes new buckets after the first step.
 class ParameterState {
  public:
+  explicit ParameterState(at::Device device) : code(code_for(device)) {}
   virtual ~ParameterState() = default;
   // All that a step needs of earlier ones. The tensors are references: loading and rescaling write
   // into them.
-  virtual std::vector<StateTensor> tensors() = 0;
+  virtual std::vector<StateTensor> tensors() { return {}; }
   // The residual as it is now, or an undefined tensor; leaves what a step under way may still have
   // to roll back alone.
   virtual at::Tensor residual() const { return {}; }
+
+  const DeviceCode& code;  // for everything that is computed of the parameter
 };
+
+// What a method keeps back of a parameter at first: zeros in its shape, or nothing at all.
+inline at::Tensor zero_residual(const at::Tensor& parameter, bool error_feedback) {
+  if (!error_feedback) return {};
+  return at::zeros(parameter.sizes(), parameter.options().dtype(at::kFloat).requires_grad(false));
+}
 
 // One parameter's place in a bucket. `memory` is the parameter's part of the bucket, in the
 // parameter's own shape and strides.
@@ -77,6 +87,16 @@ struct Slot {
   void store(const at::Tensor& result) const {
     if (!result.is_same(memory)) memory.copy_(result);
   }
+
+  // The gradient uncompressed, in a flat part of a payload: what this worker adds to the mean.
+  // Divided before it is added, as stock DDP does it, so that the sum overflows nowhere where stock
+  // DDP's would not, and equals it bit for bit where the number of workers is a power of two.
+  void write_share(const at::Tensor& part, int workers) const {
+    at::Tensor shaped = part.view(memory.sizes());
+    at::mul_out(shaped, memory.to(part.scalar_type()),
+                at::scalar_tensor(1.0 / workers, part.options()));
+  }
+  void read_mean(const at::Tensor& part) const { memory.copy_(part.view(memory.sizes())); }
 };
 
 // Calls function(slot, its part of a flat tensor in which the slots lie one after the other).
@@ -134,8 +154,8 @@ struct Round {
 //
 // Threads: the calls come one after the other, but perhaps on different threads. start() and
 // finish() run on the caller's thread, which under DDP is that of backward; complete_round() may
-// run on the thread that launches later rounds. Exchanges of other buckets run at the same time, with other parameters. Gradient
-// mode is off in all calls.
+// run on the thread that launches later rounds. Exchanges of other buckets run at the same time,
+// with other parameters. Gradient mode is off in all calls.
 //
 // States: from start() to finish() nobody but the exchange touches the states of its parameters;
 // ParameterState::residual() may be called. Where a gradient was not finite on some worker, the
@@ -151,6 +171,15 @@ class Exchange {
   // Bytes of this worker's payload that each slot takes up, headers included.
   virtual std::vector<int64_t> payload_bytes() const = 0;
 };
+
+// Shares out what belongs to a payload as a whole (its header, its padding) among its slots, so
+// that their bytes add up to all that is sent.
+inline void share_overhead(int64_t overhead, std::vector<int64_t>& bytes) {
+  const auto slots = static_cast<int64_t>(bytes.size());
+  for (int64_t i = 0; i < slots; ++i) {
+    bytes[i] += overhead / slots + (i < overhead % slots ? 1 : 0);
+  }
+}
 
 class Method {
  public:

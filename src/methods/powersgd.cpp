@@ -15,11 +15,8 @@
 #include <cmath>
 #include <limits>
 
-#include "methods/factor_sum.h"
 #include "methods/low_rank.h"
-#include "methods/overhead.h"
 #include "methods/registry.h"
-#include "methods/zero_gradient.h"
 
 namespace gradwire {
 namespace {
@@ -35,7 +32,7 @@ at::Tensor with_largest_near_one(const at::Tensor& factor) {
 class PowersgdExchange final : public Exchange {
  public:
   PowersgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, BufferPool& buffers)
-      : step_(step), bf16_(bf16) {
+      : workers_(step.workers), bf16_(bf16) {
     int64_t first = 0;
     int64_t second = 0;
     for (const Slot& slot : slots) {
@@ -52,14 +49,8 @@ class PowersgdExchange final : public Exchange {
 
   Round start() override {
     for (Part& part : parts_) {
-      at::Tensor sent = p_sum_->values().narrow(0, part.p_offset, part.p_length);
-      if (part.state == nullptr) {
-        at::Tensor shaped = sent.view(part.slot.memory.sizes());
-        at::mul_out(shaped, part.slot.memory.to(at::kFloat),
-                    at::scalar_tensor(1.0 / step_.workers, sent.options()));
-      } else {
-        encode_p(part, sent);
-      }
+      const at::Tensor sent = first_payload_of(part);
+      part.state == nullptr ? part.slot.write_share(sent, workers_) : encode_p(part, sent);
     }
     return p_sum_->start();
   }
@@ -77,12 +68,7 @@ class PowersgdExchange final : public Exchange {
 
   void finish() override {
     for (Part& part : parts_) {
-      if (part.state == nullptr) {
-        const at::Tensor received = p_sum_->values().narrow(0, part.p_offset, part.p_length);
-        part.slot.memory.copy_(received.view(part.slot.memory.sizes()));
-      } else {
-        decode(part);
-      }
+      part.state == nullptr ? part.slot.read_mean(first_payload_of(part)) : decode(part);
     }
   }
 
@@ -109,6 +95,9 @@ class PowersgdExchange final : public Exchange {
     at::Tensor p = {};        // the common one, orthonormal
   };
 
+  at::Tensor first_payload_of(const Part& part) {
+    return p_sum_->values().narrow(0, part.p_offset, part.p_length);
+  }
   at::Tensor q_of(const Part& part) {
     const LowRankState& state = *part.state;
     return q_sum_->values()
@@ -116,13 +105,13 @@ class PowersgdExchange final : public Exchange {
         .view({state.columns, state.rank});
   }
 
-  static void encode_p(Part& part, at::Tensor& sent) {
+  static void encode_p(Part& part, const at::Tensor& sent) {
     LowRankState& state = *part.state;
     const at::Tensor gradient = state.as_matrix(part.slot.load());
     sent.zero_();
-    if (is_zero(gradient)) return;
-    at::Tensor p = sent.narrow(0, 0, part.p_length - 1).view_as(state.p);
-    part.encoded = state.matrix->encode_left(gradient, state.q, p);
+    if (state.code.is_zero(gradient)) return;
+    const at::Tensor p = sent.narrow(0, 0, part.p_length - 1).view_as(state.p);
+    part.encoded = state.encode(Side::left, gradient, state.q, p);
     // One NaN here is a NaN in everyone's sum: all see it in encode_q().
     part.encoded ? sent.narrow(0, part.p_length - 1, 1).fill_(1)
                  : sent.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -130,34 +119,33 @@ class PowersgdExchange final : public Exchange {
 
   void encode_q(Part& part) {
     LowRankState& state = *part.state;
-    const at::Tensor received = p_sum_->values().narrow(0, part.p_offset, part.p_length);
-    at::Tensor q = q_of(part);
+    const at::Tensor received = first_payload_of(part);
+    const at::Tensor q = q_of(part);
     q.zero_();
-    part.finite = all_finite(received);
+    part.finite = state.code.all_finite(received);
     if (!part.finite) {
-      cancel(part);
+      roll_back(part);
       return;
     }
     part.contributors = received[part.p_length - 1].item<double>();
     if (part.contributors == 0) return;
-    part.p = orthonormalised(received.narrow(0, 0, part.p_length - 1).view_as(state.p));
-    if (part.encoded) state.matrix->multiply_transposed(part.p, q);
+    part.p = state.orthonormalised(received.narrow(0, 0, part.p_length - 1).view_as(state.p));
+    if (part.encoded) state.multiply_transposed(part.p, q);
   }
 
   void decode(Part& part) {
     LowRankState& state = *part.state;
-    at::Tensor result = part.slot.result();
+    const at::Tensor result = part.slot.result();
     if (part.finite && part.contributors > 0) {
-      const at::Tensor q = q_of(part) / step_.workers;
-      part.finite = all_finite(q);
+      const at::Tensor q = q_of(part) / workers_;
+      part.finite = state.code.all_finite(q);
       if (part.finite) {
-        if (part.encoded) state.subtract(part.p, q * (step_.workers / part.contributors));
-        at::Tensor matrix = state.as_matrix(result);
-        multiply_factors(part.p, q, 1.0, matrix);
+        if (part.encoded) state.subtract(part.p, q * (workers_ / part.contributors));
+        state.code.low_rank.multiply_factors({part.p, q}, 1.0, state.as_matrix(result));
         state.p = part.p;
         state.q = with_largest_near_one(q);
       } else {
-        cancel(part);
+        roll_back(part);
       }
     } else if (part.finite) {
       result.zero_();
@@ -166,13 +154,13 @@ class PowersgdExchange final : public Exchange {
     part.slot.store(result);
   }
 
-  // Some worker's gradient was not finite: as if the step had not been.
-  static void cancel(Part& part) {
-    if (part.encoded) part.state->cancel(part.state->as_matrix(part.slot.load()));
+  // Some worker's gradient was not finite.
+  static void roll_back(Part& part) {
+    if (part.encoded) part.state->roll_back(part.slot);
     part.encoded = false;
   }
 
-  Step step_;
+  int workers_;
   bool bf16_;
   std::vector<Part> parts_;
   std::optional<FactorSum> p_sum_;
@@ -180,24 +168,7 @@ class PowersgdExchange final : public Exchange {
   bool p_is_summed_ = false;
 };
 
-class Powersgd final : public Method {
- public:
-  explicit Powersgd(const OptionMap& options)
-      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
-
-  std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
-                                             const OptionMap& options) const override {
-    return make_low_rank_state(parameter, options);
-  }
-  int rounds() const override { return 2 * FactorSum::rounds(bf16_); }
-  bool carries_uncompressed() const override { return !bf16_; }
-  std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<PowersgdExchange>(slots, step, bf16_, buffers_);
-  }
-
- private:
-  bool bf16_;
-};
+using Powersgd = LowRankMethod<PowersgdExchange, 2>;
 
 }  // namespace
 

@@ -12,142 +12,42 @@
 // of two.
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <span>
+#include <utility>
 
-#include "kernels/sign.h"
-#include "kernels/roll_back.h"
-#include "methods/device_path.h"
-#include "methods/overhead.h"
-#include "methods/sign.h"
-#include "methods/zero_gradient.h"
+#include "methods/method.h"
 #include "wire/payload.h"
 
 namespace gradwire {
 namespace {
 
-std::span<const float> values_of(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
-std::span<float> mutable_values_of(const at::Tensor& tensor) {
-  return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
-// Calls function(piece, first element, number of elements), in parallel for large parameters.
-template <typename Function>
-void for_each_piece(int64_t elements, const Function& function) {
-  at::parallel_for(0, sign_pieces(elements), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t piece = begin; piece < end; ++piece) {
-      const int64_t first = piece * kSignPiece;
-      function(static_cast<size_t>(piece), static_cast<size_t>(first),
-               static_cast<size_t>(std::min(kSignPiece, elements - first)));
-    }
-  });
-}
-
 class SignState final : public ParameterState {
  public:
   SignState(const at::Tensor& parameter, bool error_feedback)
-      : kernels(takes_kernels(parameter)),
-        total(error_feedback ? at::zeros(parameter.sizes(),
-                                         parameter.options().dtype(at::kFloat).requires_grad(false))
-                             : at::Tensor()) {}
+      : ParameterState(parameter.device()),
+        total(zero_residual(parameter, error_feedback)) {}
 
-  // A copy where something is pending: a step under way may still have to be undone.
+  // A copy where something is pending: a step under way may still have to be rolled back.
   at::Tensor residual() const override {
     if (!total.defined() || pending == 0) return total;
-    return total - signed_scale(total >= 0, pending);
+    const at::Tensor settled = total.clone();
+    code.sign.settle(settled, pending);
+    return settled;
   }
 
   std::vector<StateTensor> tensors() override {
     if (!total.defined()) return {};
-    settle();
+    if (pending != 0) code.sign.settle(total, std::exchange(pending, 0));
     return {{"residual", StateTensor::Role::residual, total}};
   }
 
-  void settle() {
-    if (pending == 0) return;
-    if (kernels) {
-      kernels::settle_residual(mutable_values_of(total), pending);
-    } else {
-      total.copy_(residual());
-    }
-    pending = 0;
-  }
-
-  bool kernels;
   at::Tensor total;   // G of the last step; undefined without error feedback
   float pending = 0;  // the residual is total - pending * sign(total)
 };
-
-// Without error feedback G is the gradient. It goes through the same kernel, block by block, with
-// nothing as the residual.
-size_t encode_without_residual(std::span<const float> gradient, std::span<uint8_t> bits,
-                               std::span<double> block_sums) {
-  for (size_t first = 0; first < gradient.size(); first += kernels::kSignBlock) {
-    float nothing[kernels::kSignBlock] = {};
-    const size_t count = std::min(kernels::kSignBlock, gradient.size() - first);
-    const size_t encoded =
-        kernels::encode_signs(gradient.subspan(first, count), {nothing, count}, 0,
-                              bits.subspan(first / 8, kernels::sign_bytes(count)),
-                              block_sums.subspan(first / kernels::kSignBlock, 1));
-    if (encoded != count) return first;
-  }
-  return gradient.size();
-}
-
-// Writes the signs of G and returns the scale, or nothing if G is not finite: the state is then
-// what it was.
-std::optional<float> encode_by_kernel(SignState& state, const at::Tensor& gradient,
-                                      std::span<uint8_t> bits) {
-  const int64_t elements = gradient.numel();
-  const std::span<const float> values = values_of(gradient);
-  const bool feedback = state.total.defined();
-  const std::span<float> total = feedback ? mutable_values_of(state.total) : std::span<float>();
-  std::vector<double> block_sums(kernels::sign_blocks(values.size()));
-  std::vector<size_t> encoded(sign_pieces(elements));
-  for_each_piece(elements, [&](size_t piece, size_t first, size_t count) {
-    const auto piece_bits = bits.subspan(first / 8, kernels::sign_bytes(count));
-    const auto sums =
-        std::span(block_sums).subspan(first / kernels::kSignBlock, kernels::sign_blocks(count));
-    encoded[piece] =
-        feedback ? kernels::encode_signs(values.subspan(first, count), total.subspan(first, count),
-                                         state.pending, piece_bits, sums)
-                 : encode_without_residual(values.subspan(first, count), piece_bits, sums);
-  });
-  size_t all = 0;
-  for (const size_t count : encoded) all += count;
-  if (all == values.size()) {
-    return static_cast<float>(kernels::sum_blocks(block_sums) / static_cast<double>(elements));
-  }
-  if (feedback) {
-    for_each_piece(elements, [&](size_t piece, size_t first, size_t count) {
-      const size_t done = encoded[piece];
-      kernels::roll_back(values.subspan(first, done), total.subspan(first, done));
-      kernels::settle_residual(total.subspan(first + done, count - done), state.pending);
-    });
-    state.pending = 0;
-  }
-  return std::nullopt;
-}
-
-// The same in ATen ops.
-std::optional<float> encode_by_aten(SignState& state, const at::Tensor& gradient,
-                                    std::span<uint8_t> bits) {
-  const bool feedback = state.total.defined();
-  const at::Tensor total = feedback ? gradient + state.residual() : gradient;
-  const double sum = total.abs().sum(at::kDouble).item<double>();
-  if (!std::isfinite(sum)) return std::nullopt;
-  const at::Tensor packed = pack_bits(total >= 0).cpu();
-  std::memcpy(bits.data(), packed.const_data_ptr(), bits.size());
-  if (feedback) state.total.copy_(total);
-  return static_cast<float>(sum / static_cast<double>(gradient.numel()));
-}
 
 class SignFeedbackExchange final : public Exchange {
  public:
@@ -210,33 +110,30 @@ class SignFeedbackExchange final : public Exchange {
 
   static void encode(Part& part, wire::PayloadWriter& writer) {
     const at::Tensor gradient = part.slot.load();
-    if (is_zero(gradient)) {
-      writer.abstain();
-      return;
-    }
+    SignState& state = *part.state;
+    if (state.code.is_zero(gradient)) return writer.abstain();
     const std::span<std::byte> bits = writer.begin_sign(gradient.numel());
-    const auto encode_signs = part.state->kernels ? encode_by_kernel : encode_by_aten;
     const std::optional<float> scale =
-        encode_signs(*part.state, gradient, {reinterpret_cast<uint8_t*>(bits.data()), bits.size()});
-    if (!scale) {
-      writer.non_finite();
-      return;
-    }
-    writer.end(*scale);
-    if (part.state->total.defined()) part.state->pending = *scale;
-    part.contributes = true;
+        state.code.sign.encode(gradient, state.total, state.pending,
+                               {reinterpret_cast<uint8_t*>(bits.data()), bits.size()});
+    if (state.total.defined()) state.pending = scale.value_or(0);
+    part.contributes = scale.has_value();
+    scale ? writer.end(*scale) : writer.non_finite();
   }
 
   void decode(Part& part, const std::vector<wire::SignRecord>& records,
               const std::byte* received) const {
     const at::Tensor result = part.slot.result();
-    if (!is_finite(records)) {
-      undo(part);
-      result.fill_(std::numeric_limits<float>::quiet_NaN());
-    } else if (part.state->kernels) {
-      decode_by_kernel(records, result);
+    if (is_finite(records)) {
+      std::vector<SignContribution> present;
+      for (const wire::SignRecord& record : records) {
+        if (record.contribution != wire::Contribution::present) continue;
+        present.push_back({record.bits, record.bits.data() - received, record.scale});
+      }
+      part.state->code.sign.decode(present, received_, 1.0F / static_cast<float>(workers_), result);
     } else {
-      decode_by_aten(records, received, result);
+      roll_back(part);
+      result.fill_(std::numeric_limits<float>::quiet_NaN());
     }
     part.slot.store(result);
   }
@@ -253,47 +150,11 @@ class SignFeedbackExchange final : public Exchange {
   }
 
   // As if the step had not been. The slot still holds this worker's gradient.
-  static void undo(const Part& part) {
+  static void roll_back(const Part& part) {
     SignState& state = *part.state;
     if (!part.contributes || !state.total.defined()) return;
-    const at::Tensor gradient = part.slot.load();
-    if (state.kernels) {
-      for_each_piece(gradient.numel(), [&](size_t /*piece*/, size_t first, size_t count) {
-        kernels::roll_back(values_of(gradient).subspan(first, count),
-                           mutable_values_of(state.total).subspan(first, count));
-      });
-    } else {
-      state.total.sub_(gradient);
-    }
+    state.code.roll_back(part.slot.load(), state.total);
     state.pending = 0;
-  }
-
-  void decode_by_kernel(const std::vector<wire::SignRecord>& records,
-                        const at::Tensor& result) const {
-    const std::span<float> values = mutable_values_of(result);
-    const float factor = 1.0F / static_cast<float>(workers_);
-    for_each_piece(result.numel(), [&](size_t /*piece*/, size_t first, size_t count) {
-      std::vector<kernels::SignPayload> payloads;
-      for (const wire::SignRecord& record : records) {
-        if (record.contribution != wire::Contribution::present) continue;
-        const auto* bits = reinterpret_cast<const uint8_t*>(record.bits.data());
-        payloads.push_back({bits + first / 8, record.scale});
-      }
-      kernels::decode_signs(payloads, factor, values.subspan(first, count));
-    });
-  }
-
-  void decode_by_aten(const std::vector<wire::SignRecord>& records, const std::byte* received,
-                      const at::Tensor& result) const {
-    at::Tensor flat = result.view(-1);
-    flat.zero_();
-    for (const wire::SignRecord& record : records) {
-      if (record.contribution != wire::Contribution::present) continue;
-      const at::Tensor bits = received_.narrow(0, record.bits.data() - received,
-                                               static_cast<int64_t>(record.bits.size()));
-      flat += signed_scale(unpack_bits(bits, flat.numel()), record.scale);
-    }
-    flat *= 1.0F / static_cast<float>(workers_);
   }
 
   int workers_;

@@ -19,88 +19,26 @@
 // round 2 sends S.
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 
-#include "kernels/sign.h"
-#include "kernels/vote.h"
-#include "methods/overhead.h"
-#include "methods/sign.h"
-#include "methods/stateless.h"
-#include "methods/zero_gradient.h"
+#include "methods/method.h"
 
 namespace gradwire {
 namespace {
 
 enum Ballot : uint8_t { kVotes = 0, kAbstains = 1, kSpoils = 2 };
 
-constexpr int64_t kPieceBytes = kSignPiece / 8;
-
 uint8_t* bytes_of(const at::Tensor& tensor) { return tensor.mutable_data_ptr<uint8_t>(); }
-
-// Writes the signs of the gradient; false if it is not finite.
-bool pack_by_kernel(const at::Tensor& gradient, const at::Tensor& bits) {
-  const auto* values = gradient.const_data_ptr<float>();
-  uint8_t* to = bytes_of(bits);
-  const int64_t elements = gradient.numel();
-  std::atomic<bool> finite = true;
-  at::parallel_for(0, bits.numel(), kPieceBytes, [&](int64_t begin, int64_t end) {
-    const int64_t count = std::min(8 * end, elements) - 8 * begin;
-    if (!kernels::pack_signs({values + 8 * begin, static_cast<size_t>(count)},
-                             {to + begin, static_cast<size_t>(end - begin)})) {
-      finite = false;
-    }
-  });
-  return finite;
-}
-
-bool pack_by_aten(const at::Tensor& gradient, const at::Tensor& bits) {
-  bits.copy_(pack_bits(gradient >= 0));
-  return at::isfinite(gradient).all().item<bool>();
-}
-
-// The majority of the voters' bits.
-void count_by_kernel(const std::vector<at::Tensor>& voters, const at::Tensor& outcome) {
-  at::parallel_for(0, outcome.numel(), kPieceBytes, [&](int64_t begin, int64_t end) {
-    std::vector<const uint8_t*> ranges;
-    ranges.reserve(voters.size());
-    for (const at::Tensor& voter : voters) ranges.push_back(bytes_of(voter) + begin);
-    kernels::majority(ranges, {bytes_of(outcome) + begin, static_cast<size_t>(end - begin)});
-  });
-}
-
-void count_by_aten(const std::vector<at::Tensor>& voters, const at::Tensor& outcome) {
-  const int64_t elements = 8 * outcome.numel();
-  at::Tensor votes = at::zeros({elements}, outcome.options().dtype(at::kInt));
-  for (const at::Tensor& voter : voters) votes += unpack_bits(voter, elements);
-  outcome.copy_(pack_bits(2 * votes >= static_cast<int64_t>(voters.size())));
-}
-
-void expand_by_kernel(const at::Tensor& bits, float scale, const at::Tensor& result) {
-  auto* values = result.mutable_data_ptr<float>();
-  const int64_t elements = result.numel();
-  at::parallel_for(0, bits.numel(), kPieceBytes, [&](int64_t begin, int64_t end) {
-    const int64_t count = std::min(8 * end, elements) - 8 * begin;
-    kernels::expand_signs({bytes_of(bits) + begin, static_cast<size_t>(end - begin)}, scale,
-                          {values + 8 * begin, static_cast<size_t>(count)});
-  });
-}
-
-void expand_by_aten(const at::Tensor& bits, float scale, const at::Tensor& result) {
-  result.view(-1).copy_(signed_scale(unpack_bits(bits, result.numel()), scale));
-}
 
 class SignVoteExchange final : public Exchange {
  public:
   SignVoteExchange(std::vector<Slot> slots, const Step& step, float scale, BufferPool& buffers)
       : step_(step), buffers_(buffers), scale_(scale * step.loss_scale) {
     for (Slot& slot : slots) {
-      const bool kernels = static_cast<StatelessParameter*>(slot.state)->kernels;
-      const auto length = static_cast<int64_t>(kernels::sign_bytes(slot.memory.numel()));
-      parts_.push_back({std::move(slot), kernels, length_, length});
+      const int64_t length = (slot.memory.numel() + 7) / 8;
+      parts_.push_back({std::move(slot), length_, length});
       length_ += length;
     }
     slice_ = (length_ + step.workers - 1) / step.workers;
@@ -145,8 +83,7 @@ class SignVoteExchange final : public Exchange {
       } else if (voters_on(i).empty()) {
         result.zero_();
       } else {
-        part.kernels ? expand_by_kernel(bits, scale_, result)
-                     : expand_by_aten(bits, scale_, result);
+        part.code().sign.expand(bits, scale_, result);
       }
       part.slot.store(result);
     }
@@ -162,9 +99,10 @@ class SignVoteExchange final : public Exchange {
  private:
   struct Part {
     Slot slot;
-    bool kernels;
     int64_t offset;  // in the stream
     int64_t length;
+
+    const DeviceCode& code() const { return slot.state->code; }
   };
 
   int64_t count_of_parts() const { return static_cast<int64_t>(parts_.size()); }
@@ -172,13 +110,11 @@ class SignVoteExchange final : public Exchange {
   Ballot cast_ballot(const Part& part) const {
     const at::Tensor gradient = part.slot.load();
     const at::Tensor bits = stream_.narrow(0, part.offset, part.length);
-    if (is_zero(gradient)) {
+    if (part.code().is_zero(gradient)) {
       bits.zero_();
       return kAbstains;
     }
-    const bool finite =
-        part.kernels ? pack_by_kernel(gradient, bits) : pack_by_aten(gradient, bits);
-    return finite ? kVotes : kSpoils;
+    return part.code().sign.pack(gradient, bits) ? kVotes : kSpoils;
   }
 
   Ballot ballot(int worker, size_t part) const {
@@ -206,8 +142,7 @@ class SignVoteExchange final : public Exchange {
     for (const int worker : voters_on(part)) {
       votes.push_back(received_[worker].narrow(0, count_of_parts() + first, outcome.numel()));
     }
-    if (votes.empty()) return;
-    parts_[part].kernels ? count_by_kernel(votes, outcome) : count_by_aten(votes, outcome);
+    if (!votes.empty()) parts_[part].code().sign.count(votes, outcome);
   }
 
   Step step_;
@@ -227,7 +162,7 @@ class SignVote final : public Method {
 
   std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                              const OptionMap& /*options*/) const override {
-    return std::make_unique<StatelessParameter>(parameter.tensor);
+    return std::make_unique<ParameterState>(parameter.tensor.device());
   }
   int rounds() const override { return 2; }
   bool averages() const override { return false; }

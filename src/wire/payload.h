@@ -99,12 +99,6 @@ struct SignRecord {
   std::span<const std::byte> bits;
 };
 
-struct AdacompRecord {
-  Contribution contribution = Contribution::abstains;
-  float scale = 0;
-  PositionsReader positions;
-};
-
 // The values of a topk record, in the order of its positions.
 class Values {
  public:
@@ -125,10 +119,12 @@ class Values {
   ValueType type_ = ValueType::fp32;
 };
 
-struct TopkRecord {
+// Of topk or adacomp.
+struct SparseRecord {
   Contribution contribution = Contribution::abstains;
   PositionsReader positions;
-  Values values;
+  float scale = 0;  // adacomp
+  Values values;    // topk
 };
 
 // Reads the records in the order of the plan. Throws WireError. The caller keeps the bytes, which
@@ -141,8 +137,8 @@ class PayloadReader {
 
   const PayloadHeader& header() const { return header_; }
   SignRecord sign(std::uint64_t elements);
-  AdacompRecord adacomp(const PositionsShape& shape);
-  TopkRecord topk(const PositionsShape& shape);
+  SparseRecord adacomp(const PositionsShape& shape);
+  SparseRecord topk(const PositionsShape& shape);
   // The offset of the next record in the payload.
   std::size_t offset() const { return reader_.offset(); }
   // Checks that every parameter has been read and that nothing is left.

@@ -90,8 +90,8 @@ SignRecord PayloadReader::sign(std::uint64_t elements) {
   return record;
 }
 
-AdacompRecord PayloadReader::adacomp(const PositionsShape& shape) {
-  AdacompRecord record;
+SparseRecord PayloadReader::adacomp(const PositionsShape& shape) {
+  SparseRecord record;
   record.contribution = next_record(Method::adacomp);
   if (record.contribution != Contribution::present) return record;
   record.scale = scale();
@@ -100,8 +100,8 @@ AdacompRecord PayloadReader::adacomp(const PositionsShape& shape) {
   return record;
 }
 
-TopkRecord PayloadReader::topk(const PositionsShape& shape) {
-  TopkRecord record;
+SparseRecord PayloadReader::topk(const PositionsShape& shape) {
+  SparseRecord record;
   record.contribution = next_record(Method::topk);
   if (record.contribution != Contribution::present) return record;
   std::uint64_t entries = 0;

@@ -194,13 +194,5 @@ TEST(AddSigned, FollowsTheSignBit) {
   }
 }
 
-TEST(AdacompBlockLength, IsAWholeNumberOfBins) {
-  EXPECT_EQ(adacomp_block_length(1), 65536U);
-  EXPECT_EQ(adacomp_block_length(50), 65500U);
-  EXPECT_EQ(adacomp_block_length(500), 65500U);
-  EXPECT_EQ(adacomp_block_length(65536), 65536U);
-  EXPECT_EQ(adacomp_block_length(100'000), 100'000U);
-}
-
 }  // namespace
 }  // namespace gradwire::kernels

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "methods/device_code.h"
+
 namespace gradwire {
 namespace {
 
@@ -21,6 +23,14 @@ TEST(BufferPool, KeepsLargeBuffersWhileSmallOnesComeAndGo) {
     // Memory of this size would come from the system, cleared.
     EXPECT_EQ(pool.take(kLarge, options)[kLarge / 2].item<float>(), 7);
   }
+}
+
+// What the pool keeps is a little larger than what was asked for.
+TEST(BufferPool, LeavesOtherDevicesToTheirAllocators) {
+  BufferPool pool;
+  EXPECT_GT(pool.take(1000, at::kFloat).storage().nbytes(), 4000U);
+  const ForceCode forced(aten_code());
+  EXPECT_EQ(pool.take(1000, at::kFloat).storage().nbytes(), 4000U);
 }
 
 }  // namespace

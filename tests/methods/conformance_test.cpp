@@ -9,7 +9,6 @@
 
 #include "gradients.h"
 #include "gradwire/methods.h"
-#include "methods/device_path.h"
 #include "simulated_world.h"
 
 namespace gradwire {
@@ -219,34 +218,6 @@ TEST_P(Conformance, ResumesBitForBit) {
       for (size_t i = 0; i < shapes().size(); ++i) {
         EXPECT_TRUE(same_bits(results[0][i], wanted[0][i]))
             << "stopped after " << stop << ", step " << step << ", parameter " << i;
-      }
-    }
-  }
-}
-
-TEST_P(Conformance, AtenPathGivesTheSameUpToRounding) {
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    SCOPED_TRACE(c10::toString(type));
-    SimulatedWorld by_kernels = world(3, type);
-    std::optional<SimulatedWorld> by_aten;
-    {
-      const ForceAtenPath forced;
-      by_aten.emplace(world(3, type));
-    }
-    for (int64_t step = 0; step < 5; ++step) {
-      Gradients gradients = random_gradients(3, step, shapes());
-      for (auto& of_worker : gradients) {
-        for (at::Tensor& gradient : of_worker) gradient = gradient.to(type);
-      }
-      const Gradients wanted = by_kernels.step(gradients);
-      const Gradients results = by_aten->step(gradients);
-      expect_alike(results);
-      // Of the results, what their own type rounds off.
-      const double tolerance = type == at::kFloat ? 2e-5 : type == at::kHalf ? 2e-3 : 1e-2;
-      for (size_t i = 0; i < shapes().size(); ++i) {
-        EXPECT_EQ(results[0][i].scalar_type(), type);
-        EXPECT_LT(distance(results[0][i], wanted[0][i]), tolerance)
-            << "step " << step << ", parameter " << i;
       }
     }
   }

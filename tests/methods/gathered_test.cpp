@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "gathered_gradients.h"
-#include "methods/device_path.h"
+#include "methods/device_code.h"
 #include "simulated_world.h"
 
 namespace gradwire {
@@ -231,7 +231,7 @@ TEST_P(Gathered, AtenPathDoesTheSame) {
   };
   for (const bool error_feedback : {true, false}) {
     const auto kernels = run(error_feedback);
-    const ForceAtenPath forced;
+    const ForceCode forced(aten_code());
     const auto aten = run(error_feedback);
     for (size_t step = 0; step < kernels.size(); ++step) {
       for (size_t i = 0; i < kernels[step].size(); ++i) {

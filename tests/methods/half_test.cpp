@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "gradients.h"
-#include "methods/device_path.h"
+#include "methods/device_code.h"
 #include "simulated_world.h"
 #include "threads.h"
 
@@ -36,7 +36,7 @@ std::vector<Setting> all_settings() {
 class Half : public testing::TestWithParam<Setting> {
  protected:
   void SetUp() override {
-    if (GetParam().aten) forced_.emplace();
+    if (GetParam().aten) forced_.emplace(aten_code());
   }
   int workers() const { return GetParam().workers; }
   at::ScalarType type() const { return GetParam().dtype == "fp16" ? at::kHalf : at::kBFloat16; }
@@ -53,7 +53,7 @@ class Half : public testing::TestWithParam<Setting> {
   }
 
  private:
-  std::optional<ForceAtenPath> forced_;
+  std::optional<ForceCode> forced_;
 };
 INSTANTIATE_TEST_SUITE_P(Settings, Half, testing::ValuesIn(all_settings()), [](const auto& info) {
   return info.param.dtype + "_" + std::to_string(info.param.workers) +

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "gradients.h"
-#include "methods/device_path.h"
+#include "methods/device_code.h"
 #include "simulated_world.h"
 #include "threads.h"
 
@@ -181,7 +181,7 @@ TEST_P(SignFeedback, TakesBackAStepThatIsNotFinite) {
 TEST_P(SignFeedback, DoesTheSameInAtenOps) {
   const int workers = GetParam();
   SimulatedWorld by_kernel("sign", {}, workers, kShapes);
-  const ForceAtenPath forced;
+  const ForceCode forced(aten_code());
   SimulatedWorld by_aten("sign", {}, workers, kShapes);
   for (int step = 0; step < 6; ++step) {
     Gradients gradients = random_gradients(workers, step);
@@ -229,8 +229,8 @@ TEST(SignFeedbackOverflow, OfTheSumOfScalesIsNotFinite) {
 TEST_P(SignFeedback, LeavesNothingBehindWithoutErrorFeedback) {
   const int workers = GetParam();
   for (const bool aten : {false, true}) {
-    std::optional<ForceAtenPath> forced;
-    if (aten) forced.emplace();
+    std::optional<ForceCode> forced;
+    if (aten) forced.emplace(aten_code());
     SimulatedWorld world("sign", {{"error_feedback", false}}, workers, kShapes);
     for (int step = 0; step < 4; ++step) {
       Gradients gradients = random_gradients(workers, step);

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "gradients.h"
-#include "methods/device_path.h"
+#include "methods/device_code.h"
 #include "simulated_world.h"
 #include "threads.h"
 
@@ -37,12 +37,12 @@ void expect_majority(const Gradients& results, const Gradients& gradients, doubl
 class SignVote : public testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   void SetUp() override {
-    if (std::get<1>(GetParam())) forced_.emplace();
+    if (std::get<1>(GetParam())) forced_.emplace(aten_code());
   }
   int workers() const { return std::get<0>(GetParam()); }
 
  private:
-  std::optional<ForceAtenPath> forced_;
+  std::optional<ForceCode> forced_;
 };
 INSTANTIATE_TEST_SUITE_P(Workers, SignVote,
                          testing::Combine(testing::Values(1, 2, 3, 4, 7), testing::Bool()),
@@ -124,7 +124,7 @@ TEST_P(SignVote, RemembersNothing) {
 
 TEST(SignVotePayload, IsTheSameByEitherPath) {
   SimulatedWorld by_kernel("sign", kVote, 3, kShapes);
-  const ForceAtenPath forced;
+  const ForceCode forced(aten_code());
   SimulatedWorld by_aten("sign", kVote, 3, kShapes);
   Gradients gradients = random_gradients(3, 0);
   gradients[1][3].zero_();

@@ -71,7 +71,7 @@ TEST(Payload, AdacompRoundTrip) {
   PayloadReader reader(bytes, Method::adacomp, 3);
   EXPECT_TRUE(reader.header().non_finite);
   EXPECT_EQ(reader.adacomp(adacomp_shape).contribution, Contribution::non_finite);
-  AdacompRecord record = reader.adacomp(adacomp_shape);
+  SparseRecord record = reader.adacomp(adacomp_shape);
   EXPECT_EQ(record.scale, 2.0F);
   std::vector<std::uint32_t> scratch(300);
   for (std::uint32_t c = 0; c < 4; ++c) {
@@ -86,7 +86,7 @@ TEST(Payload, TopkRoundTrip) {
   const std::vector<float> floats{1.5F, -2.0F, std::numeric_limits<float>::denorm_min(), -0.0F};
   const auto bytes = topk_payload(ValueType::fp32, positions, floats);
   PayloadReader reader(bytes, Method::topk, 2, ValueType::fp32);
-  TopkRecord record = reader.topk(topk_shape);
+  SparseRecord record = reader.topk(topk_shape);
   EXPECT_EQ(reader.offset(), bytes.size() - 1);  // the record that abstains is left
   ASSERT_EQ(record.values.size(), 4U);
   std::vector<float> read(3);

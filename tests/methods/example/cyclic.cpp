@@ -15,7 +15,6 @@
 #include <limits>
 
 #include "methods/registry.h"
-#include "methods/zero_gradient.h"
 
 namespace gradwire {
 namespace {
@@ -23,7 +22,8 @@ namespace {
 class CyclicState final : public ParameterState {
  public:
   CyclicState(const at::Tensor& parameter, double density)
-      : error(at::zeros(parameter.sizes(),
+      : ParameterState(parameter.device()),
+        error(at::zeros(parameter.sizes(),
                         parameter.options().dtype(at::kFloat).requires_grad(false))) {
     const double wanted = std::floor(density * static_cast<double>(parameter.numel()) + 0.5);
     block = std::max<int64_t>(1, static_cast<int64_t>(wanted));
@@ -79,22 +79,19 @@ class CyclicExchange final : public Exchange {
     int64_t offset;    // in the payload
 
     at::Tensor block_of(const at::Tensor& flat) const { return flat.narrow(0, first, length); }
+    const DeviceCode& code() const { return slot.state->code; }
   };
 
   at::Tensor payload_of(const Part& part) const {
     return payload_.narrow(0, part.offset, part.length);
   }
 
-  static bool all_finite(const at::Tensor& values) {
-    return at::isfinite(values).all().item<bool>();
-  }
-
   void encode(const Part& part) const {
     const at::Tensor gradient = part.slot.load().view(-1);
     at::Tensor sent = payload_of(part);
-    if (is_zero(gradient)) {
+    if (part.code().is_zero(gradient)) {
       sent.zero_();  // a parameter that was not used here
-    } else if (all_finite(gradient)) {
+    } else if (part.code().all_finite(gradient)) {
       at::add_out(sent, part.block_of(gradient), part.block_of(part.error));
     } else {
       // One NaN here is a NaN in everyone's sum: all see it in decode().
@@ -107,9 +104,9 @@ class CyclicExchange final : public Exchange {
   void decode(const Part& part) const {
     const at::Tensor sum = payload_of(part);
     at::Tensor result = part.slot.result();
-    if (all_finite(sum)) {
+    if (part.code().all_finite(sum)) {
       const at::Tensor gradient = part.slot.load().view(-1);
-      if (!is_zero(gradient)) {
+      if (!part.code().is_zero(gradient)) {
         part.error.add_(gradient);
         part.block_of(part.error).zero_();
       }
