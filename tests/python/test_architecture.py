@@ -29,6 +29,9 @@ TORCH_FREE = {"src/kernels", "src/wire", "tools/lab", "src/planner", "tools/data
 TORCH_HEADERS = {"torch", "ATen", "c10", "caffe2", "gloo"}
 # The only source that includes gloo's headers.
 GLOO_SOURCE = "src/comm/process_group.cpp"
+# The only source that decides by the device of a tensor, and the only words that do so.
+DEVICE_SOURCE = "src/methods/device_code.cpp"
+DEVICE_QUESTION = r"\b(is_cpu|is_cuda|is_privateuseone|is_xpu|is_mps)\b|device\(\)\.type\b|_code\(\)"
 
 
 def sources(part: str) -> list[Path]:
@@ -75,3 +78,23 @@ def test_gloo_stays_in_one_source():
         for path in sources(part):
             if str(path.relative_to(ROOT)) != GLOO_SOURCE:
                 assert not any("gloo" in i.lower() for i in includes(path)), path
+
+
+def test_one_source_decides_by_the_device():
+    for path in sources("src"):
+        name = str(path.relative_to(ROOT))
+        if name == DEVICE_SOURCE:
+            continue
+        asked = [
+            line
+            for line in path.read_text().splitlines()
+            if re.search(DEVICE_QUESTION, line) and not line.startswith("const DeviceCode& ")
+        ]
+        assert not asked, f"{name}: {asked}"
+
+
+def test_only_kernel_code_calls_kernels():
+    """So a device that is given other code runs no kernel."""
+    for path in sources("src/methods"):
+        if not path.name.endswith("_kernels.cpp"):
+            assert not any(i.startswith("kernels/") for i in includes(path)), path
