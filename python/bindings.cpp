@@ -10,6 +10,7 @@
 #include "gradwire/attachment.h"
 #include "gradwire/compressor.h"
 #include "gradwire/methods.h"
+#include "methods/registry.h"
 #include "planner/plan.h"
 
 namespace py = pybind11;
@@ -79,8 +80,16 @@ py::dict methods_to_python() {
       options[py::str(option.name)] =
           py::dict(py::arg("default") = option.default_value, py::arg("rule") = option.rule);
     }
+    py::dict variants;
+    for (const VariantDescription& variant : method.variants) {
+      variants[py::str(variant.name)] =
+          py::dict(py::arg("options") = variant.options,
+                   py::arg("loss_class") = kLossClassNames[static_cast<size_t>(variant.loss_class)],
+                   py::arg("keeps_residual") = variant.keeps_residual);
+    }
     result[py::str(method.name)] =
-        py::dict(py::arg("summary") = method.summary, py::arg("options") = options);
+        py::dict(py::arg("summary") = method.summary, py::arg("options") = options,
+                 py::arg("variants") = variants, py::arg("colour") = method.colour);
   }
   return result;
 }
@@ -203,8 +212,9 @@ py::object from_json(const std::string& text) {
 
 // The fields of planner::PlanRequest, as JSON; what `gradwire plan --json` writes.
 std::string plan(const std::string& request) {
-  const planner::SweepRequest sweep =
-      planner::sweep_request(planner::plan_request_from_json(nlohmann::json::parse(request)));
+  const planner::MethodModels& models = method_models();
+  const planner::SweepRequest sweep = planner::sweep_request(
+      planner::plan_request_from_json(nlohmann::json::parse(request), models), models);
   return planner::to_json(sweep, planner::sweep(sweep)).dump();
 }
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import gradwire
+
 EVERYONE = (
-    "compute", "ddp", "allreduce", "half", "sign", "sign-vote", "topk", "adacomp", "powersgd",
-    "acpsgd", "acpsgd-bf16", "auto", "torch-fp16", "torch-powersgd", "epfml-powersgd",
+    "compute", "ddp", *gradwire.methods(), "sign-vote", "acpsgd-bf16",
+    "torch-fp16", "torch-powersgd", "epfml-powersgd",
 )  # fmt: skip
 LOW_RANK = ("compute", "ddp", "powersgd", "acpsgd", "acpsgd-bf16", "torch-powersgd")
 GATHERED = ("ddp-gathered", "powersgd-gathered", "acpsgd-gathered")

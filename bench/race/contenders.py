@@ -6,7 +6,7 @@ Each is a function that takes a copy of the model and returns a `Contender`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -121,11 +121,11 @@ def ours(
     rank: int,
     *,
     method: str,
+    options: Mapping[str, Any] | None = None,
     bucket_cap_mb: float | None = None,
-    **options: Any,
 ) -> Contender:
-    if "rank" in gradwire.methods()[method]["options"]:
-        options["rank"] = rank
+    has_rank = "rank" in gradwire.methods()[method]["options"]
+    options = ({"rank": rank} if has_rank else {}) | dict(options or {})
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":
@@ -149,16 +149,11 @@ def gathered(
 CONTENDERS: dict[str, Callable[[nn.Module, dist.ProcessGroup, int], Contender]] = {
     "compute": compute,
     "ddp": ddp,
-    "allreduce": partial(ours, method="allreduce"),
-    "half": partial(ours, method="half"),
-    "sign": partial(ours, method="sign"),
-    "sign-vote": partial(ours, method="sign", mode="vote"),
-    "topk": partial(ours, method="topk", density=0.01),
-    "adacomp": partial(ours, method="adacomp"),
-    "powersgd": partial(ours, method="powersgd"),
-    "acpsgd": partial(ours, method="acpsgd"),
-    "acpsgd-bf16": partial(ours, method="acpsgd", dtype="bf16"),
-    "auto": partial(ours, method="auto"),
+    **{
+        name: partial(ours, method=method, options=variant["options"])
+        for method, description in gradwire.methods().items()
+        for name, variant in description["variants"].items()
+    },
     # Each of these lacks one of the system optimisations.
     "ddp-unfused": partial(ddp, bucket_cap_mb=BUCKET_PER_PARAMETER),
     "ddp-no-overlap": partial(ddp, bucket_cap_mb=ONE_BUCKET),

@@ -14,6 +14,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import gradwire
+
 from bench.race.cells import CELLS
 from bench.race.contenders import PEERS
 
@@ -22,7 +24,7 @@ BEGIN, END = "<!-- race: generated from here -->", "<!-- race: generated to here
 FRAME, PAYLOAD = 1514, 1448
 UNITS = {"mbit": 1e6, "gbit": 1e9}
 # People with any kind of colour vision can tell these apart (Okabe and Ito).
-OURS, PEER, COMPUTE = "#0072b2", "#999999", "#000000"
+PEER, COMPUTE, LIMIT, SPREAD = "#cccccc", "#444444", "#ff2d2d", "#777777"
 PARTS = {
     "forward": "#56b4e9",
     "backward": "#0072b2",
@@ -37,6 +39,13 @@ Figures = dict[str, Any]
 
 def is_ours(name: str) -> bool:
     return name != "compute" and not name.startswith(PEERS)
+
+
+def colour_of(name: str) -> str:
+    """Returns the colour of a contender: that of its method if it is ours."""
+    if is_ours(name):
+        return gradwire.methods()[name.split("-")[0]]["colour"]
+    return COMPUTE if name == "compute" else PEER
 
 
 def payload_rate(rate: str) -> float:
@@ -128,20 +137,20 @@ def breakdown_table(cell: Figures) -> str:
 
 def draw_medians(axes: Any, contenders: dict[str, Figures], names: list[str]) -> None:
     medians = [contenders[name]["median"] for name in names]
-    colours = [OURS if is_ours(n) else COMPUTE if n == "compute" else PEER for n in names]
+    colours = [colour_of(name) for name in names]
     spread = [
         [contenders[name]["median"] - contenders[name]["quartiles"][0] for name in names],
         [contenders[name]["quartiles"][1] - contenders[name]["median"] for name in names],
     ]
-    axes.barh(names, medians, color=colours, xerr=spread, error_kw={"ecolor": "#d55e00"})
+    axes.barh(names, medians, color=colours, xerr=spread, error_kw={"ecolor": SPREAD})
     for row, value in enumerate(medians):
         axes.annotate(
             f" {value:.3g}", (value + spread[1][row], row), va="center", fontsize=9, color="#333333"
         )
     if all("limit" in contenders[name] for name in names):
         limits = [contenders[name]["limit"] for name in names]
-        axes.scatter(limits, names, marker="|", s=150, color="#e69f00", lw=2, zorder=4)
-        axes.plot([], [], "|", ms=10, mew=2, color="#e69f00", label="limit: max(compute, wire)")
+        axes.scatter(limits, names, marker="|", s=150, color=LIMIT, lw=2, zorder=4)
+        axes.plot([], [], "|", ms=10, mew=2, color=LIMIT, label="limit: max(compute, wire)")
         # The legend is above the bars, since no place among them is free in every cell.
         axes.legend(loc="lower left", bbox_to_anchor=(0, 0.99), frameon=False, fontsize=9)
     axes.set_xlabel("seconds per step: median and quartiles")

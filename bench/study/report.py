@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import gradwire
 from gradwire.report import accuracy_by_learners
 
 from bench.study.rows import Run, runs
@@ -112,7 +113,12 @@ def draw_learners(rows: Iterable[str], file: Path) -> None:
     cell = re.compile(r"\| `(.+)`, (\d+) learners, batch \d+ \| \d+ \| ([\d.]+)")
     found = [match.groups() for row in rows if (match := cell.match(row))]
     results = [
-        {"variant": method, "workers": int(learners), "epochs": [{"test_accuracy": float(a) / 100}]}
+        {
+            "variant": method,
+            "colour": gradwire.methods()[method.split(":")[0]]["colour"],
+            "workers": int(learners),
+            "epochs": [{"test_accuracy": float(a) / 100}],
+        }
         for method, learners, a in found
     ]
     file.parent.mkdir(exist_ok=True)

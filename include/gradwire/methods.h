@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,10 +16,25 @@ struct OptionDescription {
   std::string rule;  // the values it takes, in words
 };
 
+// What becomes of a gradient: all of it arrives; all of it arrives, rounded; a part of it arrives in
+// a later step, or never.
+enum class LossClass : uint8_t { exact, rounded, delayed };
+constexpr std::array<const char*, 3> kLossClassNames = {"exact", "rounded", "delayed"};
+
+// A method with options that are worth trying on their own.
+struct VariantDescription {
+  std::string name;
+  OptionMap options;  // those that are not the defaults
+  LossClass loss_class;
+  bool keeps_residual;
+};
+
 struct MethodDescription {
   std::string name;
   std::string summary;
+  std::string colour;  // in plots: "#0072b2"
   std::vector<OptionDescription> options;
+  std::vector<VariantDescription> variants;  // the first is the method as it is by default
 };
 
 // Every method there is, in the order of the documentation.

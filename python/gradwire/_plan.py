@@ -35,6 +35,7 @@ def plan(
     density: float | None = None,
     adacomp_conv_rate: float | None = None,
     adacomp_dense_rate: float | None = None,
+    options: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Predict the time of a training iteration with each method, over workers x bandwidth.
 
@@ -59,11 +60,12 @@ def plan(
         device_memory_gbs: its memory bandwidth in GB/s.
         device_tflops: its fp32 arithmetic in Tflop/s.
         methods: those to compare; all by default.
-        rank: of powersgd and acpsgd.
-        min_ratio: powersgd and acpsgd compress a matrix if it gets smaller by this.
-        density: of topk.
+        rank: of the factors of low-rank methods.
+        min_ratio: low-rank methods compress a matrix if it gets smaller by this.
+        density: part of the elements that travel.
         adacomp_conv_rate: compression rate of adacomp for convolutions.
         adacomp_dense_rate: compression rate of adacomp for everything else.
+        options: these and any others that ``gradwire plan --help`` lists, by name.
 
     Raises:
         ValueError: an argument is missing or wrong, or two exclude one another.
@@ -91,6 +93,7 @@ def plan(
         "density": density,
         "adacomp_conv_rate": adacomp_conv_rate,
         "adacomp_dense_rate": adacomp_dense_rate,
+        **(options or {}),
     }
     given = {name: value for name, value in request.items() if value is not None}
     return _core.plan(json.dumps(given, allow_nan=False))

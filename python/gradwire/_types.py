@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 OptionValue = bool | int | float | str
 
@@ -64,8 +64,24 @@ class OptionDescription(TypedDict):
     """The values it takes, in words."""
 
 
+class VariantDescription(TypedDict):
+    """A method with options that are worth trying on their own."""
+
+    options: dict[str, OptionValue]
+    """Those that are not the defaults."""
+    loss_class: Literal["exact", "rounded", "delayed"]
+    """What becomes of a gradient: all of it arrives; all of it, rounded; a part of it later, or
+    never."""
+    keeps_residual: bool
+    """Whether what does not arrive is kept for later steps."""
+
+
 class MethodDescription(TypedDict):
     """One entry of :func:`methods`."""
 
     summary: str
     options: dict[str, OptionDescription]
+    variants: dict[str, VariantDescription]
+    """By name; the first is the method as it is by default."""
+    colour: str
+    """In plots."""

@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import LogFormatter, NullLocator
 
 # People with any kind of colour vision can tell these apart (Okabe and Ito).
-COLOURS = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c"]
+PART_COLOURS = ("#e69f00", "#56b4e9", "#8c8c8c", "#000000", "#0072b2", "#d55e00", "#009e73")
 MARKERS = "osD^vPX*"
 LINES = ("-", "--", ":")
 # The parts of a step in the order of time. The hook's work is a part of backward.
@@ -74,12 +74,17 @@ def rows(results: list[Result]) -> Iterable[tuple[str, ...]]:
         )
 
 
-def line_style(index: int) -> dict[str, Any]:
-    return {
-        "color": COLOURS[index % len(COLOURS)],
-        "marker": MARKERS[index % len(MARKERS)],
-        "linestyle": LINES[index // len(COLOURS) % len(LINES)],
-    }
+def line_styles(results: list[Result]) -> list[dict[str, Any]]:
+    """Returns the style of each curve. Those of one method have its colour and differ otherwise."""
+    colours = [result["colour"] for result in results]
+    return [
+        {
+            "color": colour,
+            "marker": MARKERS[index % len(MARKERS)],
+            "linestyle": LINES[colours[:index].count(colour) % len(LINES)],
+        }
+        for index, colour in enumerate(colours)
+    ]
 
 
 def save(figure: Any, file: Path) -> None:
@@ -97,8 +102,8 @@ def curves(
     points: Callable[[Result], tuple[list[float], list[float]]],
 ) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    for index, result in enumerate(results):
-        axes.plot(*points(result), **line_style(index), label=result["name"])
+    for result, style in zip(results, line_styles(results), strict=True):
+        axes.plot(*points(result), **style, label=result["name"])
     axes.set(xlabel=labels[0], ylabel=labels[1], xscale=scales[0], yscale=scales[1])
     for axis, scale in ((axes.xaxis, scales[0]), (axes.yaxis, scales[1])):
         if scale == "log":
@@ -143,13 +148,15 @@ def rate_over_steps(kind: str) -> Callable[[Result], tuple[list[float], list[flo
 def accuracy_by_learners(results: list[Result], file: Path) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     numbers = sorted({result["workers"] for result in results})
-    for index, method in enumerate(dict.fromkeys(result["variant"] for result in results)):
+    by_variant = {result["variant"]: result for result in results}
+    styles = line_styles(list(by_variant.values()))
+    for method, style in zip(by_variant, styles, strict=True):
         reached = sorted(
             (result["workers"], accuracies(result)[-1])
             for result in results
             if result["variant"] == method
         )
-        axes.plot(*zip(*reached, strict=True), **line_style(index), label=method)
+        axes.plot(*zip(*reached, strict=True), **style, label=method)
     axes.set(xlabel="learners", ylabel="test accuracy (%)", xscale="log")
     axes.set_xticks(numbers, [str(number) for number in numbers])
     axes.xaxis.set_minor_locator(NullLocator())
@@ -174,9 +181,9 @@ def breakdown(results: list[Result], file: Path) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 1.6 + 0.5 * len(results)), layout="constrained")
     names = [result["name"] for result in results]
     lefts = [0.0] * len(results)
-    for index, (part, label) in enumerate(PARTS.items()):
+    for (part, label), colour in zip(PARTS.items(), PART_COLOURS, strict=True):
         widths = [milliseconds_by_part(result)[part] for result in results]
-        axes.barh(names, widths, left=lefts, label=label, color=COLOURS[(index + 5) % len(COLOURS)])
+        axes.barh(names, widths, left=lefts, label=label, color=colour)
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     axes.set_xlabel("milliseconds per step")
     axes.invert_yaxis()  # the first method is on top, as in the table

@@ -162,7 +162,7 @@ Situation AutoMethod::situation_on(const planner::MeasuredLink& link, const plan
                                   .slowness = link.slowness()},
                       .step_seconds = step_seconds(),
                       .most_to_save = step_seconds()};
-  situation.profile.rates = coding_rates(device);
+  situation.profile.rates = coding_rates(device, method_models());
   situation.profile.flops_per_second = device.flops_per_second;
   if (!has_decided_) {  // later, plain steps seldom run, and the Reducer seldom measures
     situation.most_to_save = exposed_communication(
@@ -192,8 +192,7 @@ void AutoMethod::share(const Contest& contest) {
 std::vector<planner::MethodChoice> AutoMethod::candidates() const {
   std::vector<planner::MethodChoice> choices;
   for (const std::string& name : subset_of(options_.at("candidates"))) {
-    choices.push_back({.method = planner::method_named(name),
-                       .rank = std::get<int64_t>(options_.at("rank"))});
+    choices.push_back({&find_method(name).models.front(), {{"rank", options_.at("rank")}}});
   }
   return choices;
 }

@@ -28,10 +28,8 @@ double predicted_seconds(const Situation& situation, const MethodChoice& choice)
 
 Decision decision_for(const Situation& situation, const MethodChoice& choice) {
   Decision decision{.expected_seconds = predicted_seconds(situation, choice)};
-  if (choice.method != planner::Method::allreduce) {
-    decision.methods = {{kWholeModel, std::string(planner::name_of(choice.method))}};
-    decision.loss = static_cast<double>(planner::index_of(choice.method));
-  }
+  if (!choice.model->is_plain()) decision.methods = {{kWholeModel, choice.model->name}};
+  decision.loss = choice.model->loss;
   return decision;
 }
 

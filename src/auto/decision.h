@@ -18,7 +18,7 @@ struct Decision {
   std::map<std::string, std::string> methods = {};
   double expected_seconds = 0;  // of a step: predicted, then measured
   double plain_seconds = 0;     // of a step without compression
-  double loss = 0;              // the method's place in the planner's order of loss
+  double loss = 0;              // the planner's MethodModel::loss
 
   bool compresses() const { return !methods.empty(); }
 };

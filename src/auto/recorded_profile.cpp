@@ -11,34 +11,13 @@ namespace {
 
 constexpr size_t kLeftOut = std::numeric_limits<size_t>::max();
 
-double number_or(const OptionMap& options, const char* name, double otherwise) {
-  const auto found = options.find(name);
-  if (found == options.end()) return otherwise;
-  if (const auto* integer = std::get_if<int64_t>(&found->second)) {
-    return static_cast<double>(*integer);
-  }
-  const auto* number = std::get_if<double>(&found->second);
-  return number == nullptr ? otherwise : *number;
-}
-
-bool takes_votes(const Request& request) {
-  const auto mode = request.options.find("mode");
-  return mode != request.options.end() && mode->second == OptionValue(std::string("vote"));
-}
-
-// The running method in the planner's terms; its defaults are the methods' own. Nothing where
-// `auto` has chosen several.
-std::optional<planner::MethodChoice> choice_of(const Request& request, bool is_plain) {
-  planner::MethodChoice choice;
-  if (is_plain) return choice;
-  if (request.method == kAuto) return std::nullopt;
-  choice.method =
-      takes_votes(request) ? planner::Method::sign_vote : planner::method_named(request.method);
-  choice.rank =
-      static_cast<int64_t>(number_or(request.options, "rank", static_cast<double>(choice.rank)));
-  choice.min_ratio = number_or(request.options, "min_ratio", choice.min_ratio);
-  choice.density = number_or(request.options, "density", choice.density);
-  return choice;
+// The running method in the planner's terms; nothing where the planner has none for it, as for
+// `auto`.
+std::optional<planner::MethodChoice> running_choice(const RecordedJob& job) {
+  if (job.is_plain) return planner::MethodChoice();
+  const MethodEntry& entry = find_method(job.request.method);
+  if (entry.models.empty()) return std::nullopt;
+  return choice_of(entry, job.request.options);
 }
 
 std::vector<int64_t> elements_of(const RecordedJob& job) {
@@ -89,7 +68,7 @@ planner::Profile recorded_profile(const RecordedJob& job, const StepRecorder& re
   profile.device = is_host(job.parameters.front().tensor.device()) ? "cpu" : "gpu";
   profile.forward_seconds = job.forward_seconds;
   profile.lost_seconds = medians.lost_seconds;
-  if (const auto choice = choice_of(job.request, job.is_plain)) {
+  if (const auto choice = running_choice(job)) {
     profile.measured = {.choice = *choice, .workers = job.workers, .steps = medians.steps};
   }
   const std::vector<size_t> places = add_parameters(job, profile);

@@ -13,6 +13,7 @@
 
 #include "methods/low_rank.h"
 #include "methods/registry.h"
+#include "planner/bucket_cost.h"
 
 namespace gradwire {
 namespace {
@@ -122,6 +123,18 @@ class AcpsgdExchange final : public Exchange {
 
 using Acpsgd = LowRankMethod<AcpsgdExchange, 1>;
 
+// Products: the moving factor and what it leaves in the residual; then the result.
+planner::BucketCost acpsgd_cost(const planner::BucketView& bucket) {
+  const planner::LowRankSums sums = planner::low_rank_sums(bucket);
+  const bool p_moves = bucket.kind_of_step() == 0;
+  const double orthonormalise =
+      p_moves ? sums.orthonormalise_q_operations : sums.orthonormalise_p_operations;
+  return planner::one_round(planner::Collective::all_reduce,
+                            sums.uncompressed_bytes + (p_moves ? sums.p_bytes : sums.q_bytes),
+                            bucket.encode(2 * sums.product_operations + orthonormalise),
+                            bucket.decode(sums.product_operations));
+}
+
 }  // namespace
 
 MethodEntry acpsgd_method() {
@@ -133,6 +146,16 @@ MethodEntry acpsgd_method() {
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Acpsgd>(options);
       },
+      .facts = low_rank_facts,
+      .variants = low_rank_variants("acpsgd"),
+      .models = {{.name = "acpsgd",
+                  .colour = "#d55e00",
+                  .loss = 3,
+                  .options = planner::low_rank_options(),
+                  .kernels = {.encode = 4.8, .decode = 2},
+                  .tensor_operations = {.encode = 9, .decode = 3},
+                  .kinds_of_steps = 2,
+                  .cost = acpsgd_cost}},
   };
 }
 

@@ -18,10 +18,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <optional>
 
 #include "methods/gathered.h"
 #include "methods/registry.h"
+#include "planner/bucket_cost.h"
 
 namespace gradwire {
 namespace {
@@ -124,9 +127,25 @@ std::unique_ptr<GatheredState> make_adacomp_state(const Parameter& parameter,
                                         std::get<bool>(options.at("error_feedback")));
 }
 
+// Payloads travel with a part of this more, because their size is agreed one step ahead.
+constexpr size_t kAdacompRoom = 8;
+
+// How much travels depends on the gradients: by default as much as published.
+planner::BucketCost adacomp_cost(const planner::BucketView& bucket) {
+  const double conv_rate = bucket.option("adacomp_conv_rate");
+  const double dense_rate = bucket.option("adacomp_dense_rate");
+  double payload = 0;
+  for (const planner::ParameterShape& parameter : bucket.parameters()) {
+    payload += planner::kRecordBytes +
+               parameter.bytes() / (parameter.shape.size() >= 3 ? conv_rate : dense_rate);
+  }
+  return planner::gathered(bucket, (1 + 1.0 / kAdacompRoom) * payload);
+}
+
 }  // namespace
 
 MethodEntry adacomp_method() {
+  constexpr double kLeast = std::numeric_limits<double>::denorm_min();
   return {
       .name = "adacomp",
       .summary = "AdaComp: the leading elements of every bin, as signs with one scale",
@@ -134,9 +153,21 @@ MethodEntry adacomp_method() {
                   boolean_option("error_feedback", true)},
       .parameter_options = {"bin_conv", "bin_dense", "error_feedback"},
       .create = [](const OptionMap&) -> std::unique_ptr<Method> {
-        const GatheredFormat format{wire::Method::adacomp, wire::ValueType::none, 8};
+        const GatheredFormat format{wire::Method::adacomp, wire::ValueType::none, kAdacompRoom};
         return std::make_unique<GatheredMethod>(format, make_adacomp_state);
       },
+      .facts = delayed_facts,
+      .variants = {{"adacomp-bins-of-50", {{"bin_dense", int64_t{50}}}}},
+      .models = {{.name = "adacomp",
+                  .colour = "#56b4e9",
+                  .loss = 5,
+                  .options = {{"adacomp_conv_rate", 40.0, kLeast, planner::kUnlimited, "positive",
+                               "compression rate of convolutions"},
+                              {"adacomp_dense_rate", 200.0, kLeast, planner::kUnlimited, "positive",
+                               "compression rate of everything else"}},
+                  .kernels = {.encode = 4.8, .decode = 2.7, .decode_payload = 5},
+                  .tensor_operations = {.encode = 16, .decode = 2, .decode_payload = 40},
+                  .cost = adacomp_cost}},
   };
 }
 

@@ -97,6 +97,7 @@ class Allreduce final : public Method {
                                              const OptionMap& /*options*/) const override {
     return nullptr;
   }
+  bool carries_uncompressed() const override { return true; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
     if (slots.front().memory.is_sparse()) {
       return std::make_unique<SparseAllreduceExchange>(slots.front().memory, step.workers);
@@ -116,6 +117,8 @@ MethodEntry allreduce_method() {
       .create = [](const OptionMap&) -> std::unique_ptr<Method> {
         return std::make_unique<Allreduce>();
       },
+      .facts = [](const OptionMap&) { return Facts{LossClass::exact}; },
+      .models = {planner::plain_all_reduce()},
   };
 }
 

@@ -16,6 +16,7 @@
 #include <ATen/ATen.h>
 
 #include "methods/registry.h"
+#include "planner/bucket_cost.h"
 
 namespace gradwire {
 namespace {
@@ -113,6 +114,21 @@ MethodEntry half_method() {
         const bool fp16 = std::get<std::string>(options.at("dtype")) == "fp16";
         return std::make_unique<Half>(fp16 ? at::kHalf : at::kBFloat16);
       },
+      .facts =
+          [](const OptionMap& options) {
+            const bool fp16 = std::get<std::string>(options.at("dtype")) == "fp16";
+            return Facts{.loss_class = LossClass::rounded, .rounding = fp16 ? 0x1p-11 : 0x1p-8};
+          },
+      .variants = {{"half-fp16", {{"dtype", std::string("fp16")}}}},
+      .models = {{.name = "half",
+                  .colour = "#0072b2",
+                  .loss = 1,
+                  .kernels = {.encode = 2.8, .between = 1.2, .decode = 2.1},
+                  .tensor_operations = {.encode = 1.5, .between = 1.5, .decode = 1.5},
+                  .cost =
+                      [](const planner::BucketView& bucket) {
+                        return planner::by_slices(bucket, bucket.bytes() / 2);
+                      }}},
   };
 }
 

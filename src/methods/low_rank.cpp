@@ -17,6 +17,20 @@ std::vector<OptionSpec> low_rank_options() {
           choice_option("dtype", {"fp32", "bf16"}), boolean_option("error_feedback", true)};
 }
 
+Facts low_rank_facts(const OptionMap& options) {
+  // The sum of bf16 factors is rounded once more on its way back.
+  const bool bf16 = std::get<std::string>(options.at("dtype")) == "bf16";
+  Facts facts = delayed_facts(options);
+  if (bf16) facts.rounding = 0x1p-8;
+  return facts;
+}
+
+std::vector<Variant> low_rank_variants(const std::string& method) {
+  return {{method + "-bf16", {{"dtype", std::string("bf16")}}},
+          {method + "-rank-32", {{"rank", int64_t{32}}, {"min_ratio", 1.0}}},
+          {method + "-every-matrix", {{"min_ratio", 0.0}, {"rank", int64_t{2}}}}};
+}
+
 namespace {
 
 // A generator of its own: the user's random numbers stay what they are without us. Made on the CPU,

@@ -17,6 +17,7 @@
 
 #include "methods/low_rank.h"
 #include "methods/registry.h"
+#include "planner/bucket_cost.h"
 
 namespace gradwire {
 namespace {
@@ -170,6 +171,19 @@ class PowersgdExchange final : public Exchange {
 
 using Powersgd = LowRankMethod<PowersgdExchange, 2>;
 
+// Products: P; then Q; then the result and what it leaves in the residual.
+planner::BucketCost powersgd_cost(const planner::BucketView& bucket) {
+  const planner::LowRankSums sums = planner::low_rank_sums(bucket);
+  planner::BucketCost cost = planner::two_rounds(
+      {planner::Collective::all_reduce, sums.uncompressed_bytes + sums.p_bytes,
+       bucket.encode(sums.product_operations)},
+      {planner::Collective::all_reduce, sums.q_bytes,
+       bucket.between(sums.product_operations + sums.orthonormalise_p_operations)},
+      bucket.decode(2 * sums.product_operations));
+  if (sums.q_bytes == 0) cost.round_count = 1;  // nothing is worth compressing
+  return cost;
+}
+
 }  // namespace
 
 MethodEntry powersgd_method() {
@@ -181,6 +195,15 @@ MethodEntry powersgd_method() {
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Powersgd>(options);
       },
+      .facts = low_rank_facts,
+      .variants = low_rank_variants("powersgd"),
+      .models = {{.name = "powersgd",
+                  .colour = "#e69f00",
+                  .loss = 2,
+                  .options = planner::low_rank_options(),
+                  .kernels = {.encode = 7.5, .between = 2.5, .decode = 3.2},
+                  .tensor_operations = {.encode = 6, .between = 2, .decode = 5},
+                  .cost = powersgd_cost}},
   };
 }
 

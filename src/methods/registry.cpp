@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "gradwire/methods.h"
-
 namespace gradwire {
+namespace {
+
+constexpr const char* kColourWithoutModel = "#8c8c8c";
+
+}  // namespace
 
 // Every method, in the order of listings: METHOD(x) stands for x_method(), the end of its file.
+// `auto`, which chooses among them, comes last.
 #define GRADWIRE_METHODS \
   METHOD(allreduce)      \
   METHOD(half)           \
@@ -15,18 +19,37 @@ namespace gradwire {
   METHOD(topk)           \
   METHOD(powersgd)       \
   METHOD(acpsgd)         \
-  METHOD(adacomp)        \
-  METHOD(auto)
+  METHOD(adacomp)
 
 #define METHOD(name) MethodEntry name##_method();
 GRADWIRE_METHODS
 #undef METHOD
+MethodEntry auto_method(const std::vector<MethodEntry>& candidates);
 
 const std::vector<MethodEntry>& registry() {
 #define METHOD(name) name##_method(),
-  static const std::vector<MethodEntry> entries = {GRADWIRE_METHODS};
+  static const std::vector<MethodEntry> entries = [] {
+    std::vector<MethodEntry> all = {GRADWIRE_METHODS};
+    all.push_back(auto_method(all));
+    for (MethodEntry& entry : all) {
+      entry.variants.insert(entry.variants.begin(), {entry.name, {}});
+    }
+    return all;
+  }();
 #undef METHOD
   return entries;
+}
+
+const planner::MethodModels& method_models() {
+  static const planner::MethodModels sorted = [] {
+    planner::MethodModels models;
+    for (const MethodEntry& entry : registry()) {
+      for (const planner::MethodModel& model : entry.models) models.push_back(&model);
+    }
+    std::ranges::stable_sort(models, {}, &planner::MethodModel::loss);
+    return models;
+  }();
+  return sorted;
 }
 
 const MethodEntry& find_method(const std::string& name) {
@@ -43,14 +66,39 @@ OptionMap complete_options(const MethodEntry& method, const OptionMap& given) {
   return complete;
 }
 
+Facts facts_of(const MethodEntry& method, const OptionMap& given) {
+  return method.facts(complete_options(method, given));
+}
+
+planner::MethodChoice choice_of(const MethodEntry& method, const OptionMap& given) {
+  const OptionMap options = complete_options(method, given);
+  planner::MethodChoice choice{&method.models.at(method.facts(options).model)};
+  for (const planner::ModelOption& option : choice.model->options) {
+    const auto own = options.find(option.name);
+    if (own != options.end()) choice.options.insert(*own);
+  }
+  return choice;
+}
+
+Facts delayed_facts(const OptionMap& options) {
+  return {.loss_class = LossClass::delayed,
+          .keeps_residual = std::get<bool>(options.at("error_feedback"))};
+}
+
 std::vector<MethodDescription> methods() {
   std::vector<MethodDescription> descriptions;
   for (const MethodEntry& entry : registry()) {
     MethodDescription& description = descriptions.emplace_back();
     description.name = entry.name;
     description.summary = entry.summary;
+    description.colour = entry.models.empty() ? kColourWithoutModel : entry.models.front().colour;
     for (const OptionSpec& spec : entry.options) {
       description.options.push_back({spec.name, spec.default_value, spec.rule});
+    }
+    for (const Variant& variant : entry.variants) {
+      const Facts facts = facts_of(entry, variant.options);
+      description.variants.push_back(
+          {variant.name, variant.options, facts.loss_class, facts.keeps_residual});
     }
   }
   return descriptions;

@@ -4,10 +4,29 @@
 #include <string>
 #include <vector>
 
+#include "gradwire/methods.h"
 #include "methods/method.h"
+#include "planner/method.h"
 
 namespace gradwire {
 
+// What holds for a method with certain options.
+struct Facts {
+  LossClass loss_class;
+  bool keeps_residual = false;
+  // How far, relative to the gradients, a result may be from what gradients and residuals make of
+  // it: rounding that no residual knows of.
+  double rounding = 0;
+  size_t model = 0;  // of MethodEntry::models
+};
+
+// Options of a method that are worth testing and measuring on their own.
+struct Variant {
+  std::string name;  // "topk-bf16"; one with a model of its own has the model's name
+  OptionMap options;
+};
+
+// Everything that others know of a method: its line in registry.cpp makes it known to all of them.
 struct MethodEntry {
   std::string name;
   std::string summary;
@@ -19,10 +38,20 @@ struct MethodEntry {
   // What holds between options, where anything does: throws std::invalid_argument. Sees the options
   // as they were given, valid each for itself.
   void (*check)(const OptionMap& given) = nullptr;
+  // With all its options, checked and completed.
+  Facts (*facts)(const OptionMap& options);
+  std::vector<Variant> variants = {};  // registry() puts the method as it is by default first
+  // What the planner knows of it, the default first; nothing where there is nothing to plan.
+  std::vector<planner::MethodModel> models = {};
+
+  bool compresses() const { return !models.empty() && !models[0].is_plain(); }
 };
 
 // Every method, explicitly: adding one means adding its line in registry.cpp.
 const std::vector<MethodEntry>& registry();
+
+// The models of all methods, from the least lossy to the most.
+const planner::MethodModels& method_models();
 
 // Throws std::invalid_argument, naming the valid methods.
 const MethodEntry& find_method(const std::string& name);
@@ -30,6 +59,15 @@ const MethodEntry& find_method(const std::string& name);
 // The given options checked, each for itself and together, and completed with the defaults. Throws
 // std::invalid_argument.
 OptionMap complete_options(const MethodEntry& method, const OptionMap& given);
+
+// Its facts with these options, given as above.
+Facts facts_of(const MethodEntry& method, const OptionMap& given = {});
+
+// The planner's model for these options, with those of them that it knows. The method has a model.
+planner::MethodChoice choice_of(const MethodEntry& method, const OptionMap& given);
+
+// Facts of methods that keep back what they do not send, with the option `error_feedback`.
+Facts delayed_facts(const OptionMap& options);
 
 // The one that is no method but a choice of methods.
 inline constexpr const char* kAuto = "auto";

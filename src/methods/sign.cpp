@@ -1,10 +1,12 @@
 // Sign-SGD: one bit per element. What the modes do with it is in sign_feedback.cpp and
 // sign_vote.cpp.
 
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
 #include "methods/registry.h"
+#include "planner/bucket_cost.h"
 
 namespace gradwire {
 
@@ -16,6 +18,14 @@ namespace {
 bool is_vote(const OptionMap& options) {
   const auto mode = options.find("mode");
   return mode != options.end() && std::get<std::string>(mode->second) == "vote";
+}
+
+double sign_bytes(const planner::BucketView& bucket, double record_bytes) {
+  double bytes = 0;
+  for (const planner::ParameterShape& parameter : bucket.parameters()) {
+    bytes += std::ceil(static_cast<double>(parameter.elements()) / 8) + record_bytes;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -39,6 +49,33 @@ MethodEntry sign_method() {
               throw std::invalid_argument("[sign] error_feedback goes with mode=\"ef\" only");
             }
           },
+      .facts =
+          [](const OptionMap& options) {
+            const bool vote = is_vote(options);
+            return Facts{.loss_class = LossClass::delayed,
+                         .keeps_residual = !vote && std::get<bool>(options.at("error_feedback")),
+                         .model = vote ? 1U : 0U};
+          },
+      .variants = {{"sign-vote", {{"mode", std::string("vote")}}}},
+      .models = {{.name = "sign",
+                  .colour = "#cc79a7",
+                  .loss = 6,
+                  .kernels = {.encode = 4, .decode = 1.5, .decode_payload = 10},
+                  .tensor_operations = {.encode = 12, .decode = 2, .decode_payload = 150},
+                  .cost =
+                      [](const planner::BucketView& bucket) {
+                        return planner::gathered(bucket,
+                                                 sign_bytes(bucket, planner::kRecordBytes));
+                      }},
+                 {.name = "sign-vote",
+                  .colour = "#8a6d3b",
+                  .loss = 7,
+                  .kernels = {.encode = 2.2, .between = 0.6, .decode = 1.6},
+                  .tensor_operations = {.encode = 6, .between = 8, .decode = 6},
+                  .cost =
+                      [](const planner::BucketView& bucket) {
+                        return planner::by_slices(bucket, sign_bytes(bucket, 0));
+                      }}},
   };
 }
 

@@ -9,11 +9,13 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "methods/gathered.h"
 #include "methods/registry.h"
+#include "planner/bucket_cost.h"
 
 namespace gradwire {
 namespace {
@@ -66,6 +68,24 @@ std::unique_ptr<GatheredState> make_topk_state(const Parameter& parameter,
                                      std::get<bool>(options.at("error_feedback")));
 }
 
+// Payloads travel with a part of this more, because their size is agreed one step ahead.
+constexpr size_t kTopkRoom = 64;
+// Of a position's code over the entropy, as docs/wire_format.md measures it.
+constexpr double kPositionOverhead = 1.02;
+
+planner::BucketCost topk_cost(const planner::BucketView& bucket) {
+  const double density = bucket.option("density");
+  const double entropy = -(density * std::log2(density) + (1 - density) * std::log2(1 - density));
+  const double bits = 32 + (density < 1 ? kPositionOverhead * entropy / density : 0);
+  double payload = 0;
+  for (const planner::ParameterShape& parameter : bucket.parameters()) {
+    const auto elements = static_cast<double>(parameter.elements());
+    payload +=
+        planner::kRecordBytes + std::max(1.0, std::floor(density * elements + 0.5)) * bits / 8;
+  }
+  return planner::gathered(bucket, (1 + 1.0 / kTopkRoom) * payload);
+}
+
 }  // namespace
 
 MethodEntry topk_method() {
@@ -79,9 +99,20 @@ MethodEntry topk_method() {
       .parameter_options = {"density", "error_feedback"},
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         // k is fixed; only the coding of the positions varies from step to step, and little.
-        const GatheredFormat format{wire::Method::topk, value_type(options), 64};
+        const GatheredFormat format{wire::Method::topk, value_type(options), kTopkRoom};
         return std::make_unique<GatheredMethod>(format, make_topk_state);
       },
+      .facts = delayed_facts,
+      .variants = {{"topk-bf16", {{"dtype", std::string("bf16")}}},
+                   {"topk-0.001", {{"density", 0.001}}}},
+      .models = {{.name = "topk",
+                  .colour = "#009e73",
+                  .loss = 4,
+                  .options = {{"density", 0.01, 1e-6, 1, "between 1e-6 and 1",
+                               "part of the elements that travel"}},
+                  .kernels = {.encode = 5.4, .decode = 3.1, .decode_payload = 18},
+                  .tensor_operations = {.encode = 24, .decode = 2, .decode_payload = 40},
+                  .cost = topk_cost}},
   };
 }
 

@@ -14,11 +14,10 @@ constexpr int kBisections = 30;
 
 std::vector<MethodChoice> by_loss(std::span<const MethodChoice> candidates) {
   std::vector<MethodChoice> sorted(candidates.begin(), candidates.end());
-  if (std::ranges::none_of(sorted,
-                           [](const MethodChoice& c) { return c.method == Method::allreduce; })) {
-    sorted.push_back({.method = Method::allreduce});
+  if (std::ranges::none_of(sorted, [](const MethodChoice& c) { return c.model->is_plain(); })) {
+    sorted.emplace_back();
   }
-  std::ranges::stable_sort(sorted, {}, &MethodChoice::method);
+  std::ranges::stable_sort(sorted, {}, [](const MethodChoice& c) { return c.model->loss; });
   return sorted;
 }
 
@@ -40,7 +39,7 @@ Choice choose_for_all(const Profile& profile, const Network& network,
 
 BreakEven break_even(const Profile& profile, const Network& network, const MethodChoice& choice) {
   const Assignment method = same_for_all(profile, choice);
-  const Assignment plain = same_for_all(profile, {.method = Method::allreduce});
+  const Assignment plain = same_for_all(profile, {});
   const auto helps_at = [&](double bandwidth) {
     Network at = network;
     at.between_nodes.bandwidth = bandwidth;

@@ -20,6 +20,6 @@ struct Device {
 // One core of a server, and a GPU like the RTX 2080 Ti.
 Device default_device(DeviceKind kind);
 
-CodingRates coding_rates(const Device& device);
+CodingRates coding_rates(const Device& device, const MethodModels& models);
 
 }  // namespace gradwire::planner

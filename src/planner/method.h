@@ -1,45 +1,82 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
+// What the planner has to know of a method. Methods bring it themselves: src/methods/registry.h.
+
 #include <cstdint>
-#include <string_view>
+#include <limits>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
 
 namespace gradwire::planner {
 
-// From the least lossy to the most: exact; rounded; a low-rank part of the gradient, both factors
-// or one per step, and the rest kept for later; few elements, the rest kept; the signs, the rest
-// kept; the signs and nothing kept.
-enum class Method : uint8_t {
-  allreduce,
-  half,
-  powersgd,
-  acpsgd,
-  topk,
-  adacomp,
-  sign,
-  sign_vote,
+using OptionValue = std::variant<bool, int64_t, double, std::string>;
+using OptionMap = std::map<std::string, OptionValue>;
+
+inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+// A number that decides how much a method sends, as plan requests name it. Where the method has an
+// option of this name, that is the same number.
+struct ModelOption {
+  std::string name;
+  OptionValue default_value;  // its type is that of all values: whole numbers or any
+  double least;
+  double most;
+  std::string rule;     // in words: "positive"
+  std::string meaning;  // for --help
+
+  bool is_whole() const { return std::holds_alternative<int64_t>(default_value); }
+  // Throws std::invalid_argument where an option of this name is given and out of range. `whose` is
+  // how the message begins.
+  void check(const OptionMap& given, const std::string& whose) const;
 };
 
-inline constexpr std::array kAllMethods = {Method::allreduce, Method::half,     Method::powersgd,
-                                           Method::acpsgd,    Method::topk,     Method::adacomp,
-                                           Method::sign,      Method::sign_vote};
+// Bytes that go through memory per byte of gradient, or the time of as many; `decode_payload` per
+// byte of payload.
+struct Traffic {
+  double encode = 0;
+  double between = 0;
+  double decode = 0;
+  double decode_payload = 0;
+};
 
-std::string_view name_of(Method method);
+class BucketView;
+struct BucketCost;
+
+struct MethodModel {
+  std::string name;
+  std::string colour;  // in plots; readers of any colour vision should tell it from the others
+  // Its place in the order from the least lossy to the most: 0 is plain all-reduce, what rounds
+  // comes before what sends a part of the gradient later or never.
+  double loss = 0;
+  std::vector<ModelOption> options = {};
+  // The kernels, as measured by `gradwire bench` on one core: the ratio of their time to that of
+  // `residual += gradient`, whose traffic is 3. Without what the cost has as operations.
+  Traffic kernels = {};
+  // The same in tensor operations, each of which reads and writes memory: counted, not measured.
+  Traffic tensor_operations = {};
+  int kinds_of_steps = 1;  // that take turns
+  BucketCost (*cost)(const BucketView& bucket) = nullptr;
+
+  bool is_plain() const { return loss == 0; }
+};
+
+// What all methods are compared with: an all-reduce of the gradient, which costs no coding.
+const MethodModel& plain_all_reduce();
+
+// From the least lossy to the most. They outlive whoever uses them.
+using MethodModels = std::vector<const MethodModel*>;
 
 // Throws std::invalid_argument naming the methods there are.
-Method method_named(std::string_view name);
+const MethodModel& method_named(const MethodModels& models, const std::string& name);
 
-inline size_t index_of(Method method) { return static_cast<size_t>(method); }
-
-// A method with the options that decide how much it sends. Each method reads its own.
+// A method with the options that decide how much it sends; those left out have their defaults.
 struct MethodChoice {
-  Method method = Method::allreduce;
-  int64_t rank = 4;         // powersgd, acpsgd
-  double min_ratio = 2;     // powersgd, acpsgd
-  double density = 0.01;    // topk
-  double conv_rate = 40;    // adacomp: gradient bytes per payload byte where there are three or
-  double dense_rate = 200;  // more dimensions, and elsewhere
+  const MethodModel* model = &plain_all_reduce();
+  OptionMap options = {};
+
+  double number(const std::string& option) const;
 };
 
 }  // namespace gradwire::planner

@@ -28,7 +28,7 @@ void require(bool condition, const char* option, const char* rule, const Value& 
   throw std::invalid_argument(text.str());
 }
 
-void check(const PlanRequest& request) {
+void check(const PlanRequest& request, const MethodModels& models) {
   for (const int64_t workers : request.workers)
     require(workers > 0, "workers", "positive", workers);
   require(request.workers_per_node > 0, "workers_per_node", "positive", request.workers_per_node);
@@ -36,13 +36,9 @@ void check(const PlanRequest& request) {
                                       std::pair("device_tflops", request.device_tflops)}) {
     require(value.value_or(1) > 0, option, "positive", value.value_or(1));
   }
-  const MethodChoice& options = request.options;
-  require(options.rank > 0, "rank", "positive", options.rank);
-  require(options.min_ratio >= 0, "min_ratio", "0 or more", options.min_ratio);
-  require(options.density >= 1e-6 && options.density <= 1, "density", "between 1e-6 and 1",
-          options.density);
-  require(options.conv_rate > 0, "adacomp_conv_rate", "positive", options.conv_rate);
-  require(options.dense_rate > 0, "adacomp_dense_rate", "positive", options.dense_rate);
+  for (const MethodModel* model : models) {
+    for (const ModelOption& option : model->options) option.check(request.options, "[plan] ");
+  }
 }
 
 std::string device_name(const PlanRequest& request) {
@@ -68,10 +64,10 @@ AllReduce all_reduce_of(const PlanRequest& request) {
   return AllReduce::fastest;
 }
 
-Profile profile_of(const PlanRequest& request) {
+Profile profile_of(const PlanRequest& request, const MethodModels& models) {
   const Device device = device_of(request);
   if (!request.profile.is_null()) {
-    Profile profile = profile_from_json(request.profile, coding_rates(device));
+    Profile profile = profile_from_json(request.profile, models, coding_rates(device, models));
     if (std::isinf(profile.flops_per_second)) profile.flops_per_second = device.flops_per_second;
     return profile;
   }
@@ -82,23 +78,22 @@ Profile profile_of(const PlanRequest& request) {
   const double compute = parse_seconds(request.compute);
   require(compute > 0, "compute", "more than 0", request.compute);
   Profile profile = model_profile(request.model, compute);
-  profile.rates = coding_rates(device);
+  profile.rates = coding_rates(device, models);
   profile.flops_per_second = device.flops_per_second;
   return profile;
 }
 
-std::vector<MethodChoice> methods_of(const PlanRequest& request) {
-  std::vector<MethodChoice> choices;
-  const auto add = [&](Method method) {
-    const bool is_known =
-        std::ranges::any_of(choices, [&](const MethodChoice& c) { return c.method == method; });
-    if (is_known) return;
-    choices.push_back(request.options);
-    choices.back().method = method;
+std::vector<MethodChoice> methods_of(const PlanRequest& request, const MethodModels& models) {
+  std::vector<MethodChoice> choices = {{}};  // plain all-reduce, which all others are compared with
+  const auto add = [&](const MethodModel& model) {
+    const bool is_known = std::ranges::any_of(
+        choices, [&](const MethodChoice& c) { return c.model->name == model.name; });
+    if (!is_known) choices.push_back({&model, request.options});
   };
-  add(Method::allreduce);  // what all others are compared with
-  for (const std::string& name : request.methods) add(method_named(name));
-  if (request.methods.empty()) std::ranges::for_each(kAllMethods, add);
+  for (const std::string& name : request.methods) add(method_named(models, name));
+  if (request.methods.empty()) {
+    for (const MethodModel* model : models) add(*model);
+  }
   return choices;
 }
 
@@ -112,30 +107,37 @@ void use_link(SweepRequest& sweep, const PlanRequest& request) {
   if (request.bandwidths.empty()) sweep.bandwidths = {measured.link().bandwidth};
 }
 
-template <typename Value>
-void read(const JsonObject& object, const char* field, Value& value) {
-  if (!object.has(field)) return;
-  if constexpr (std::is_same_v<Value, json>) {
-    value = object.at(field);
-  } else if constexpr (std::is_same_v<Value, std::string>) {
-    value = object.text(field);
-  } else if constexpr (std::is_same_v<Value, int64_t>) {
-    value = object.integer(field);
-  } else if constexpr (std::is_same_v<Value, std::vector<int64_t>>) {
-    value = object.integers(field);
-  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
-    value = object.texts(field);
-  } else {
-    value = object.number(field);
+// Reads the fields that are there and remembers which there may be.
+struct FieldReader {
+  const JsonObject& object;
+  std::set<std::string> known = {};
+
+  template <typename Value>
+  void operator()(const char* field, Value& value) {
+    known.insert(field);
+    if (!object.has(field)) return;
+    if constexpr (std::is_same_v<Value, json>) {
+      value = object.at(field);
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      value = object.text(field);
+    } else if constexpr (std::is_same_v<Value, int64_t>) {
+      value = object.integer(field);
+    } else if constexpr (std::is_same_v<Value, std::vector<int64_t>>) {
+      value = object.integers(field);
+    } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+      value = object.texts(field);
+    } else {
+      value = object.number(field);
+    }
   }
-}
+};
 
 }  // namespace
 
-SweepRequest sweep_request(const PlanRequest& request) {
-  check(request);
+SweepRequest sweep_request(const PlanRequest& request, const MethodModels& models) {
+  check(request, models);
   SweepRequest sweep{
-      .profile = profile_of(request),
+      .profile = profile_of(request, models),
       .network = {.workers = 1,
                   .between_nodes = {.latency = parse_seconds(request.latency)},
                   .workers_per_node = request.workers_per_node,
@@ -143,7 +145,7 @@ SweepRequest sweep_request(const PlanRequest& request) {
                                   .bandwidth = parse_bandwidth(request.node_bandwidth)},
                   .all_reduce = all_reduce_of(request)},
       .workers = request.workers.empty() ? kWorkers : request.workers,
-      .methods = methods_of(request)};
+      .methods = methods_of(request, models)};
   for (const std::string& text : request.bandwidths.empty() ? kBandwidths : request.bandwidths) {
     sweep.bandwidths.push_back(parse_bandwidth(text));
   }
@@ -153,49 +155,30 @@ SweepRequest sweep_request(const PlanRequest& request) {
   return sweep;
 }
 
-PlanRequest plan_request_from_json(const json& value) {
+PlanRequest plan_request_from_json(const json& value, const MethodModels& models) {
   const JsonObject object(value, "plan");
-  object.allow_only({"model",
-                     "profile",
-                     "compute",
-                     "link",
-                     "workers",
-                     "bandwidth",
-                     "latency",
-                     "workers_per_node",
-                     "node_bandwidth",
-                     "node_latency",
-                     "all_reduce",
-                     "device",
-                     "device_memory_gbs",
-                     "device_tflops",
-                     "methods",
-                     "rank",
-                     "min_ratio",
-                     "density",
-                     "adacomp_conv_rate",
-                     "adacomp_dense_rate"});
+  FieldReader read{object};
   PlanRequest request;
-  read(object, "model", request.model);
-  read(object, "profile", request.profile);
-  read(object, "compute", request.compute);
-  read(object, "link", request.link);
-  read(object, "workers", request.workers);
-  read(object, "bandwidth", request.bandwidths);
-  read(object, "latency", request.latency);
-  read(object, "workers_per_node", request.workers_per_node);
-  read(object, "node_bandwidth", request.node_bandwidth);
-  read(object, "node_latency", request.node_latency);
-  read(object, "all_reduce", request.all_reduce);
-  read(object, "device", request.device);
-  read(object, "device_memory_gbs", request.device_memory_gbs);
-  read(object, "device_tflops", request.device_tflops);
-  read(object, "methods", request.methods);
-  read(object, "rank", request.options.rank);
-  read(object, "min_ratio", request.options.min_ratio);
-  read(object, "density", request.options.density);
-  read(object, "adacomp_conv_rate", request.options.conv_rate);
-  read(object, "adacomp_dense_rate", request.options.dense_rate);
+  read("model", request.model);
+  read("profile", request.profile);
+  read("compute", request.compute);
+  read("link", request.link);
+  read("workers", request.workers);
+  read("bandwidth", request.bandwidths);
+  read("latency", request.latency);
+  read("workers_per_node", request.workers_per_node);
+  read("node_bandwidth", request.node_bandwidth);
+  read("node_latency", request.node_latency);
+  read("all_reduce", request.all_reduce);
+  read("device", request.device);
+  read("device_memory_gbs", request.device_memory_gbs);
+  read("device_tflops", request.device_tflops);
+  read("methods", request.methods);
+  for (const MethodModel* model : models) {
+    for (const ModelOption& option : model->options) read.known.insert(option.name);
+    request.options.merge(options_from_json(object, model->options));
+  }
+  object.allow_only(read.known);
   return request;
 }
 

@@ -31,12 +31,12 @@ struct PlanRequest {
   std::optional<double> device_tflops;
 
   std::vector<std::string> methods;  // otherwise all
-  MethodChoice options;
+  OptionMap options = {};            // of the methods' models, by name
 };
 
 // Both throw std::invalid_argument naming the option or field, its rule and its value.
-SweepRequest sweep_request(const PlanRequest& request);
+SweepRequest sweep_request(const PlanRequest& request, const MethodModels& models);
 // The fields are those above but for `options`, which are fields of their own.
-PlanRequest plan_request_from_json(const nlohmann::json& value);
+PlanRequest plan_request_from_json(const nlohmann::json& value, const MethodModels& models);
 
 }  // namespace gradwire::planner

@@ -12,17 +12,20 @@ void require(bool condition, const std::string& otherwise) {
   if (!condition) throw std::invalid_argument("[profile] " + otherwise);
 }
 
-void check_rate(const CodingRate& rate, Method method) {
+void check_rate(const std::string& method, const CodingRate& rate) {
   for (const double value :
        {rate.encode, rate.between, rate.decode, rate.decode_payload, rate.per_parameter}) {
-    require(value >= 0, "rates of " + std::string(name_of(method)) + " must not be negative");
+    require(value >= 0, "rates of " + method + " must not be negative");
   }
 }
 
 void check_measured(const Profile& profile) {
   if (!profile.measured) return;
   require(profile.measured->workers >= 1, "measured.workers must be at least 1");
-  require(profile.measured->choice.rank >= 1, "measured.rank must be at least 1");
+  const MethodChoice& choice = profile.measured->choice;
+  for (const ModelOption& option : choice.model->options) {
+    option.check(choice.options, "[profile] measured.");
+  }
   for (const Bucket& bucket : profile.buckets) {
     const CodingSeconds& seconds = bucket.measured;
     require(seconds.encode >= 0 && seconds.between >= 0 && seconds.decode >= 0,
@@ -86,7 +89,7 @@ void Profile::check() const {
     require(std::ranges::all_of(parameter.shape, [](int64_t size) { return size > 0; }),
             "parameter \"" + parameter.name + "\": its shape must have positive sizes only");
   }
-  for (const Method method : kAllMethods) check_rate(rates[index_of(method)], method);
+  for (const auto& [method, rate] : rates) check_rate(method, rate);
   check_buckets(*this);
   check_measured(*this);
 }

@@ -2,9 +2,9 @@
 
 // What the planner knows of a training job on one worker, whatever the network.
 
-#include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,7 +53,7 @@ struct CodingRate {
   double per_parameter = 0;   // seconds, in addition, for each of the above that the method has
 };
 
-using CodingRates = std::array<CodingRate, kAllMethods.size()>;
+using CodingRates = std::map<std::string, CodingRate>;  // by method; missing ones take no time
 
 struct Profile {
   std::string name;
@@ -65,9 +65,9 @@ struct Profile {
   double lost_seconds = 0;
   std::vector<ParameterShape> parameters;
   std::vector<Bucket> buckets;  // in the order in which they become ready
-  CodingRates rates;
+  CodingRates rates = {};
   std::optional<Measured> measured = {};
-  // Of the low-rank methods' products, which come on top of their rates.
+  // Of the operations that methods have on top of their rates, such as low-rank products.
   double flops_per_second = std::numeric_limits<double>::infinity();
   // How much of the work between two rounds is taken from backward and from decoding: 1 where all
   // share one processor, 0 where there is another for it.

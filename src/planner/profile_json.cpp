@@ -30,41 +30,36 @@ CodingRate rate_from_json(const JsonObject& object) {
           .per_parameter = object.number_or("per_parameter", 0)};
 }
 
-json rates_to_json(const CodingRates& rates) {
-  json result = json::object();
-  for (const Method method : kAllMethods) {
-    result[std::string(name_of(method))] = rate_to_json(rates[index_of(method)]);
-  }
-  return result;
-}
-
-CodingRates rates_from_json(const JsonObject& all, CodingRates rates) {
+CodingRates rates_from_json(const JsonObject& all, const MethodModels& models, CodingRates rates) {
   std::set<std::string> methods;
-  for (const Method method : kAllMethods) {
-    const std::string name(name_of(method));
-    methods.insert(name);
-    if (all.has(name)) rates[index_of(method)] = rate_from_json(all.object(name));
+  for (const MethodModel* model : models) {
+    methods.insert(model->name);
+    if (all.has(model->name)) rates[model->name] = rate_from_json(all.object(model->name));
   }
   all.allow_only(methods);
   return rates;
 }
 
 json measured_to_json(const Measured& measured) {
-  return {{"method", name_of(measured.choice.method)},
-          {"rank", measured.choice.rank},
-          {"min_ratio", measured.choice.min_ratio},
-          {"density", measured.choice.density},
-          {"workers", measured.workers},
-          {"steps", measured.steps}};
+  json result = {{"method", measured.choice.model->name},
+                 {"workers", measured.workers},
+                 {"steps", measured.steps}};
+  for (const auto& [name, value] : measured.choice.options) {
+    std::visit([&, &field = result[name]](const auto& held) { field = held; }, value);
+  }
+  return result;
 }
 
-Measured measured_from_json(const JsonObject& object) {
-  object.allow_only({"method", "rank", "min_ratio", "density", "workers", "steps"});
+// Other methods' options are no mistake and mean nothing.
+Measured measured_from_json(const JsonObject& object, const MethodModels& models) {
   Measured measured;
-  measured.choice.method = method_named(object.text("method"));
-  if (object.has("rank")) measured.choice.rank = object.integer("rank");
-  measured.choice.min_ratio = object.number_or("min_ratio", measured.choice.min_ratio);
-  measured.choice.density = object.number_or("density", measured.choice.density);
+  measured.choice.model = &method_named(models, object.text("method"));
+  std::set<std::string> fields = {"method", "workers", "steps"};
+  for (const MethodModel* model : models) {
+    for (const ModelOption& option : model->options) fields.insert(option.name);
+  }
+  object.allow_only(fields);
+  measured.choice.options = options_from_json(object, measured.choice.model->options);
   measured.workers = object.integer("workers");
   if (object.has("steps")) measured.steps = object.integer("steps");
   return measured;
@@ -121,7 +116,10 @@ json to_json(const Profile& profile) {
                  {"contention", profile.contention},
                  {"parameters", json::array()},
                  {"buckets", json::array()},
-                 {"rates", rates_to_json(profile.rates)}};
+                 {"rates", json::object()}};
+  for (const auto& [method, rate] : profile.rates) {
+    result["rates"][method] = rate_to_json(rate);
+  }
   // JSON has no infinity.
   if (std::isfinite(profile.flops_per_second)) {
     result["flops_per_second"] = profile.flops_per_second;
@@ -138,7 +136,18 @@ json to_json(const Profile& profile) {
   return result;
 }
 
-Profile profile_from_json(const json& value, const CodingRates& otherwise) {
+OptionMap options_from_json(const JsonObject& object, const std::vector<ModelOption>& options) {
+  OptionMap given;
+  for (const ModelOption& option : options) {
+    if (!object.has(option.name)) continue;
+    given[option.name] = option.is_whole() ? OptionValue(object.integer(option.name))
+                                           : OptionValue(object.number(option.name));
+  }
+  return given;
+}
+
+Profile profile_from_json(const json& value, const MethodModels& models,
+                          const CodingRates& otherwise) {
   const JsonObject object(value, kSubject);
   object.require_format(kFormat);
   object.allow_only({"format", "name", "device", "forward_seconds", "backward_seconds",
@@ -151,7 +160,9 @@ Profile profile_from_json(const json& value, const CodingRates& otherwise) {
   profile.backward_seconds = object.number("backward_seconds");
   profile.contention = object.number_or("contention", profile.contention);
   profile.flops_per_second = object.number_or("flops_per_second", profile.flops_per_second);
-  if (object.has("measured")) profile.measured = measured_from_json(object.object("measured"));
+  if (object.has("measured")) {
+    profile.measured = measured_from_json(object.object("measured"), models);
+  }
   for (const JsonObject& parameter : object.objects("parameters")) {
     profile.parameters.push_back(parameter_from_json(parameter));
   }
@@ -159,7 +170,7 @@ Profile profile_from_json(const json& value, const CodingRates& otherwise) {
     profile.buckets.push_back(bucket_from_json(bucket, profile.measured.has_value()));
   }
   profile.rates =
-      object.has("rates") ? rates_from_json(object.object("rates"), otherwise) : otherwise;
+      object.has("rates") ? rates_from_json(object.object("rates"), models, otherwise) : otherwise;
   profile.check();
   return profile;
 }

@@ -8,10 +8,16 @@
 
 namespace gradwire::planner {
 
+class JsonObject;
+
 nlohmann::json to_json(const Profile& profile);
 
-// Methods whose rates the profile does not have take them from `otherwise`. Throws
+// Its methods are of `models`. Those whose rates it does not have take them from `otherwise`. Throws
 // std::invalid_argument naming the field that is wrong.
-Profile profile_from_json(const nlohmann::json& value, const CodingRates& otherwise);
+Profile profile_from_json(const nlohmann::json& value, const MethodModels& models,
+                          const CodingRates& otherwise = {});
+
+// Those of `options` that the object has among its fields.
+OptionMap options_from_json(const JsonObject& object, const std::vector<ModelOption>& options);
 
 }  // namespace gradwire::planner

@@ -42,12 +42,12 @@ struct Channel {
 class Iteration {
  public:
   Iteration(const Profile& profile, const Network& network, const Assignment& assignment,
-            AcpsgdStep step)
+            int kind_of_step)
       : profile_(profile), network_(network) {
     costs_.reserve(assignment.size());
     for (size_t i = 0; i < assignment.size(); ++i) {
       costs_.push_back(
-          bucket_cost(profile, profile.buckets[i], assignment[i], network.workers, step));
+          bucket_cost(profile, profile.buckets[i], assignment[i], network.workers, kind_of_step));
     }
   }
 
@@ -223,13 +223,18 @@ Prediction simulate(const Profile& profile, const Network& network, const Assign
                                 " methods to " + std::to_string(profile.buckets.size()) +
                                 " buckets");
   }
-  const Prediction first = Iteration(profile, network, assignment, AcpsgdStep::p).run();
-  const bool alternates = std::ranges::any_of(
-      assignment, [](const MethodChoice& choice) { return choice.method == Method::acpsgd; });
-  if (!alternates) return first;
-  const Prediction second = Iteration(profile, network, assignment, AcpsgdStep::q).run();
-  return {(first.seconds + second.seconds) / 2, (first.coding_seconds + second.coding_seconds) / 2,
-          (first.wire_seconds + second.wire_seconds) / 2};
+  int kinds = 1;
+  for (const MethodChoice& choice : assignment) {
+    kinds = std::max(kinds, choice.model->kinds_of_steps);
+  }
+  Prediction mean;
+  for (int kind = 0; kind < kinds; ++kind) {
+    const Prediction of_kind = Iteration(profile, network, assignment, kind).run();
+    mean.seconds += of_kind.seconds / kinds;
+    mean.coding_seconds += of_kind.coding_seconds / kinds;
+    mean.wire_seconds += of_kind.wire_seconds / kinds;
+  }
+  return mean;
 }
 
 }  // namespace gradwire::planner

@@ -26,7 +26,7 @@ struct Prediction {
 // a further thread in bucket order. Channels under way at the same time share the bandwidth,
 // threads computing at the same time share the processor (Profile::contention).
 //
-// With acpsgd in the assignment it is the mean of a P step and a Q step.
+// Where a method has several kinds of steps that take turns, it is the mean over them.
 Prediction simulate(const Profile& profile, const Network& network, const Assignment& assignment);
 
 }  // namespace gradwire::planner

@@ -24,21 +24,20 @@ Network network_at(const SweepRequest& request, int64_t workers, double bandwidt
 SweepPoint point_at(const SweepRequest& request, int64_t workers, double bandwidth) {
   const Network network = network_at(request, workers, bandwidth);
   SweepPoint point{.workers = workers, .bandwidth = bandwidth};
-  const MethodChoice plain{.method = Method::allreduce};
   point.allreduce_seconds =
-      simulate(request.profile, network, same_for_all(request.profile, plain)).seconds;
+      simulate(request.profile, network, same_for_all(request.profile, {})).seconds;
   for (const MethodChoice& method : request.methods) {
     point.predictions.push_back(
         simulate(request.profile, network, same_for_all(request.profile, method)));
   }
   point.recommended =
-      choose_for_all(request.profile, network, request.methods).assignment.front().method;
+      choose_for_all(request.profile, network, request.methods).assignment.front().model;
   return point;
 }
 
 double recommended_speed_up(const SweepRequest& request, const SweepPoint& point) {
   for (size_t i = 0; i < request.methods.size(); ++i) {
-    if (request.methods[i].method == point.recommended) return point.speed_up(i);
+    if (request.methods[i].model == point.recommended) return point.speed_up(i);
   }
   return 1;
 }
@@ -50,8 +49,15 @@ struct Realm {
   double greatest_speed_up;
 };
 
-std::map<Method, Realm> realms(const SweepRequest& request, const Sweep& sweep) {
-  std::map<Method, Realm> found;
+struct ByLoss {
+  bool operator()(const MethodModel* one, const MethodModel* other) const {
+    return one->loss < other->loss;
+  }
+};
+using Realms = std::map<const MethodModel*, Realm, ByLoss>;
+
+Realms realms(const SweepRequest& request, const Sweep& sweep) {
+  Realms found;
   for (const SweepPoint& point : sweep.points) {
     const double speed_up = recommended_speed_up(request, point);
     const auto [realm, is_new] =
@@ -79,7 +85,7 @@ std::string describe_speed_up(const Realm& realm, bool is_one_point) {
 }
 
 bool depends_on_workers(const Sweep& sweep) {
-  std::map<double, Method> recommended;
+  std::map<double, const MethodModel*> recommended;
   return std::ranges::any_of(sweep.points, [&](const SweepPoint& point) {
     return recommended.try_emplace(point.bandwidth, point.recommended).first->second !=
            point.recommended;
@@ -124,8 +130,8 @@ Sweep sweep(const SweepRequest& request) {
 }
 
 std::string advice(const SweepRequest& request, const Sweep& sweep) {
-  std::map<Method, Realm> found = realms(request, sweep);
-  const auto plain = found.extract(Method::allreduce);
+  Realms found = realms(request, sweep);
+  const auto plain = found.extract(&plain_all_reduce());
   const bool is_one_point = sweep.points.size() == 1;
   if (found.empty()) {
     return std::string("Stay with all-reduce: no method is more than 2 % faster") +
@@ -133,7 +139,7 @@ std::string advice(const SweepRequest& request, const Sweep& sweep) {
   }
   std::string uses;
   for (const auto& [method, realm] : found) {
-    uses += (uses.empty() ? "Use " : ", ") + std::string(name_of(method)) + " " + describe(realm) +
+    uses += (uses.empty() ? "Use " : ", ") + method->name + " " + describe(realm) +
             describe_speed_up(realm, is_one_point);
   }
   if (plain) uses += ", and stay with all-reduce " + describe(plain.mapped());
@@ -153,7 +159,7 @@ json to_json(const SweepRequest& request, const Sweep& sweep) {
   for (const SweepPoint& point : sweep.points) {
     json methods = json::object();
     for (size_t i = 0; i < request.methods.size(); ++i) {
-      methods[std::string(name_of(request.methods[i].method))] = {
+      methods[request.methods[i].model->name] = {
           {"seconds", point.predictions[i].seconds},
           {"coding_seconds", point.predictions[i].coding_seconds},
           {"wire_seconds", point.predictions[i].wire_seconds},
@@ -162,12 +168,12 @@ json to_json(const SweepRequest& request, const Sweep& sweep) {
     result["points"].push_back({{"workers", point.workers},
                                 {"gbit_per_s", point.bandwidth * 8 / 1e9},
                                 {"methods", methods},
-                                {"recommended", name_of(point.recommended)}});
+                                {"recommended", point.recommended->name}});
   }
   for (size_t row = 0; row < request.workers.size(); ++row) {
     json methods = json::object();
     for (size_t i = 0; i < request.methods.size(); ++i) {
-      methods[std::string(name_of(request.methods[i].method))] = to_json(sweep.break_even[row][i]);
+      methods[request.methods[i].model->name] = to_json(sweep.break_even[row][i]);
     }
     result["break_even_gbit_per_s"].push_back(
         {{"workers", request.workers[row]}, {"methods", methods}});

@@ -3,17 +3,24 @@
 #include <gtest/gtest.h>
 
 #include "../planner/example_profile.h"
+#include "methods/registry.h"
 #include "planner/simulate.h"
 
 namespace gradwire {
 namespace {
 
-using planner::Method;
 using planner::MethodChoice;
 
-const std::vector<MethodChoice> kMethods = {
-    {.method = Method::half}, {.method = Method::powersgd}, {.method = Method::acpsgd},
-    {.method = Method::topk}, {.method = Method::adacomp},  {.method = Method::sign}};
+MethodChoice choice(const std::string& name) { return {&find_method(name).models.front()}; }
+
+// All methods that compress.
+std::vector<MethodChoice> candidates() {
+  std::vector<MethodChoice> choices;
+  for (const MethodEntry& entry : registry()) {
+    if (entry.compresses()) choices.push_back({&entry.models.front()});
+  }
+  return choices;
+}
 
 double simulated(const Situation& situation, const MethodChoice& choice) {
   return simulate(situation.profile, situation.network,
@@ -23,7 +30,7 @@ double simulated(const Situation& situation, const MethodChoice& choice) {
 
 // Plain steps take what the model says, plus what it does not know of.
 Situation plain_steps(const char* model, double compute, double gbit, double other = 0) {
-  Situation situation{.profile = planner::example_profile(model, compute),
+  Situation situation{.profile = planner::example_profile(model, compute, method_models()),
                       .network = planner::example_network(2, gbit),
                       .other_seconds = other};
   situation.step_seconds = situation.most_to_save = simulated(situation, {}) + other;
@@ -32,9 +39,9 @@ Situation plain_steps(const char* model, double compute, double gbit, double oth
 
 TEST(Challengers, ExistOnlyOnASlowLink) {
   const Situation fast = plain_steps("bert-base", 0.3, 400, 0.05);
-  EXPECT_TRUE(challengers(fast, {}, kMethods).empty());
+  EXPECT_TRUE(challengers(fast, {}, candidates()).empty());
   const Situation slow = plain_steps("bert-base", 0.3, 1, 0.05);
-  const std::vector<Decision> found = challengers(slow, {}, kMethods);
+  const std::vector<Decision> found = challengers(slow, {}, candidates());
   ASSERT_FALSE(found.empty());
   for (const Decision& decision : found) {
     EXPECT_TRUE(decision.compresses());
@@ -47,42 +54,42 @@ TEST(Challengers, ExistOnlyOnASlowLink) {
   // Half sends a hundred times as much as the best.
   for (const Decision& decision : found) EXPECT_NE(decision.methods.at(kWholeModel), "half");
   // It is the best where it is the only one.
-  const std::vector<MethodChoice> half = {{.method = Method::half}};
+  const std::vector<MethodChoice> half = {choice("half")};
   EXPECT_EQ(challengers(slow, {}, half).size(), 1);
 }
 
 TEST(Challengers, AreAllThatMayWin) {
   const Situation situation = plain_steps("resnet-50", 1.4, 0.5);
   double best = situation.step_seconds;
-  for (const MethodChoice& method : kMethods) best = std::min(best, simulated(situation, method));
+  for (const MethodChoice& method : candidates()) best = std::min(best, simulated(situation, method));
   size_t promising = 0;
-  for (const MethodChoice& method : kMethods) {
+  for (const MethodChoice& method : candidates()) {
     const double seconds = simulated(situation, method);
     promising += seconds <= std::min(1.4 * best, 0.9 * situation.step_seconds) ? 1 : 0;
   }
   EXPECT_GE(promising, 5);
-  EXPECT_EQ(challengers(situation, {}, kMethods).size(), promising);
+  EXPECT_EQ(challengers(situation, {}, candidates()).size(), promising);
 }
 
 TEST(Challengers, CannotSaveMoreThanIsExposed) {
   Situation situation = plain_steps("bert-base", 0.3, 1);
-  EXPECT_FALSE(challengers(situation, {}, kMethods).empty());
+  EXPECT_FALSE(challengers(situation, {}, candidates()).empty());
   // Communication is hidden behind backward, all but a little.
   situation.most_to_save = 0.05 * situation.step_seconds;
-  EXPECT_TRUE(challengers(situation, {}, kMethods).empty());
+  EXPECT_TRUE(challengers(situation, {}, candidates()).empty());
 }
 
 TEST(Challengers, OfACompressedRunIncludePlainStepsAsSoonAsTheyAreAsFast) {
   Situation situation = plain_steps("bert-base", 0.3, 400);
-  const Decision running{.methods = {{kWholeModel, "acpsgd"}}, .loss = 3};
+  const Decision running{.methods = {{kWholeModel, "acpsgd"}}, .loss = choice("acpsgd").model->loss};
   const auto has_plain = [&] {
-    const std::vector<Decision> found = challengers(situation, running, kMethods);
+    const std::vector<Decision> found = challengers(situation, running, candidates());
     return std::ranges::any_of(found, [](const Decision& d) { return !d.compresses(); });
   };
   EXPECT_TRUE(has_plain());
   situation.step_seconds *= 0.95;
   EXPECT_FALSE(has_plain());
-  for (const Decision& decision : challengers(situation, running, kMethods)) {
+  for (const Decision& decision : challengers(situation, running, candidates())) {
     EXPECT_NE(decision.methods, running.methods);
   }
 }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "gradient_feeder.h"
+#include "methods/registry.h"
 #include "planner/profile_json.h"
 #include "world.h"
 
@@ -26,12 +27,12 @@ TEST(RecordedProfile, IsOneThatThePlannerReads) {
   const auto profiles = run_world<json>(2, [](const Group& group) {
     return profile_after(group, {.method = "acpsgd", .rank = 2, .min_ratio = 0.0}, 5);
   });
-  const planner::Profile profile = planner::profile_from_json(profiles[0], {});
+  const planner::Profile profile = planner::profile_from_json(profiles[0], method_models());
   ASSERT_EQ(profile.parameters.size(), 3U);  // the empty one is none
   EXPECT_EQ(profile.parameters[1].kind(), "conv");
-  EXPECT_EQ(profile.measured->choice.method, planner::Method::acpsgd);
-  EXPECT_EQ(profile.measured->choice.rank, 2);
-  EXPECT_EQ(profile.measured->choice.min_ratio, 0);
+  EXPECT_EQ(profile.measured->choice.model->name, "acpsgd");
+  EXPECT_EQ(profile.measured->choice.number("rank"), 2);
+  EXPECT_EQ(profile.measured->choice.number("min_ratio"), 0);
   EXPECT_EQ(profile.measured->workers, 2);
   EXPECT_GT(profile.forward_seconds, 0);
   EXPECT_GT(profile.backward_seconds, 0);

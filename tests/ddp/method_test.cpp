@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "gradient_feeder.h"
+#include "methods/registry.h"
 #include "world.h"
 
 namespace gradwire {
@@ -82,8 +83,8 @@ TEST_P(EveryMethod, GivesAllWorkersTheSameBits) {
   }
 }
 
-// N result + sum of the changes of the residuals = sum of the gradients, at every step; with half
-// up to what its type rounds off, there being no residual to keep it.
+// N result + sum of the changes of the residuals = sum of the gradients, at every step, up to what
+// is rounded off and nobody keeps.
 TEST_P(EveryMethod, DropsNothing) {
   constexpr int kSteps = 6;
   struct Record {
@@ -109,7 +110,8 @@ TEST_P(EveryMethod, DropsNothing) {
     return record;
   });
   const int workers = GetParam().workers;
-  const double tolerance = GetParam().method == "half" ? 0.02 * workers : 1e-4;
+  const Facts facts = facts_of(find_method(GetParam().method));
+  const double tolerance = 1e-4 + 5 * facts.rounding * workers;
   for (int step = 0; step < kSteps; ++step) {
     for (size_t i = 0; i < kShapes.size(); ++i) {
       at::Tensor left = records[0].results[step][i].to(at::kDouble) * workers;

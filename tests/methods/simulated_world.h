@@ -98,6 +98,8 @@ class SimulatedWorld {
     return state->residual().reshape(tensor.sizes()).clone();
   }
 
+  bool compresses(size_t parameter) const { return states_[0][parameter] != nullptr; }
+
   ParameterState& state(int worker, size_t parameter) { return *states_[worker][parameter]; }
 
   // What the last step sent, in the order of rounds and workers.

@@ -2,35 +2,32 @@
 
 #include <gtest/gtest.h>
 
+#include "example_methods.h"
 #include "example_profile.h"
 
 namespace gradwire::planner {
 namespace {
 
-std::vector<MethodChoice> all_methods() {
-  std::vector<MethodChoice> choices;
-  for (const Method method : kAllMethods) choices.push_back({.method = method, .rank = 32});
-  return choices;
-}
+const std::vector<MethodChoice> kChoices = all_choices({{"rank", int64_t{32}}});
 
 TEST(Choice, IsAllReduceWhereTheLinkHidesIt) {
-  const Profile profile = example_profile("resnet-50", 0.3);
+  const Profile profile = example_profile("resnet-50", 0.3, kModels);
   const Network network = example_network(16, 400);
-  for (const MethodChoice& choice : choose_for_all(profile, network, all_methods()).assignment) {
-    EXPECT_EQ(choice.method, Method::allreduce);
+  for (const MethodChoice& choice : choose_for_all(profile, network, kChoices).assignment) {
+    EXPECT_TRUE(choice.model->is_plain());
   }
 }
 
 TEST(Choice, CompressesWhereTheLinkIsSlow) {
-  const Profile profile = example_profile("bert-base", 0.1);
+  const Profile profile = example_profile("bert-base", 0.1, kModels);
   const Network network = example_network(32, 1);
-  EXPECT_NE(choose_for_all(profile, network, all_methods()).assignment.front().method,
-            Method::allreduce);
+  EXPECT_FALSE(
+      choose_for_all(profile, network, kChoices).assignment.front().model->is_plain());
 }
 
 TEST(BreakEven, IsWhereTheIterationsTakeTheSameTime) {
-  const Profile profile = example_profile("bert-base", 0.2);
-  const MethodChoice choice{.method = Method::acpsgd, .rank = 32};
+  const Profile profile = example_profile("bert-base", 0.2, kModels);
+  const MethodChoice choice{&kFactored, {{"rank", int64_t{32}}}};
   const BreakEven found = break_even(profile, example_network(32, 1), choice);
   ASSERT_EQ(found.helps, Helps::below);
   Network network = example_network(32, 1);
@@ -40,13 +37,13 @@ TEST(BreakEven, IsWhereTheIterationsTakeTheSameTime) {
 }
 
 TEST(BreakEven, SaysAlwaysAndNever) {
-  Profile profile = example_profile("bert-base", 0.2);
+  Profile profile = example_profile("bert-base", 0.2, kModels);
   const Network network = example_network(1024, 1, 1e-3);
-  // A thousand workers' signs are thirty-two times the gradient.
-  EXPECT_EQ(break_even(profile, network, {.method = Method::sign}).helps, Helps::never);
-  EXPECT_EQ(break_even(profile, network, {.method = Method::allreduce}).helps, Helps::never);
-  profile.rates[index_of(Method::allreduce)].encode = 1;
-  EXPECT_EQ(break_even(profile, network, {.method = Method::acpsgd}).helps, Helps::always);
+  // What a thousand workers send is thirty-two times the gradient.
+  EXPECT_EQ(break_even(profile, network, {&kGathered}).helps, Helps::never);
+  EXPECT_EQ(break_even(profile, network, {}).helps, Helps::never);
+  profile.rates[plain_all_reduce().name].encode = 1;
+  EXPECT_EQ(break_even(profile, network, {&kFactored}).helps, Helps::always);
 }
 
 }  // namespace

@@ -7,10 +7,11 @@
 namespace gradwire::planner {
 
 // A built-in model on a GPU.
-inline Profile example_profile(const char* model, double compute_seconds) {
+inline Profile example_profile(const char* model, double compute_seconds,
+                               const MethodModels& methods) {
   Profile profile = model_profile(model, compute_seconds);
   const Device device = default_device(DeviceKind::gpu);
-  profile.rates = coding_rates(device);
+  profile.rates = coding_rates(device, methods);
   profile.flops_per_second = device.flops_per_second;
   return profile;
 }

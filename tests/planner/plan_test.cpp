@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "example_methods.h"
 #include "planner/measured_link.h"
 
 namespace gradwire::planner {
@@ -11,7 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-SweepRequest asked(const json& fields) { return sweep_request(plan_request_from_json(fields)); }
+SweepRequest asked(const json& fields) {
+  return sweep_request(plan_request_from_json(fields, kModels), kModels);
+}
 
 std::string refusal_of(json fields) {
   fields.emplace("compute", "0.2");
@@ -34,8 +37,18 @@ TEST(Plan, HasDefaults) {
   const SweepRequest request = asked({{"compute", "0.2"}});
   EXPECT_EQ(request.workers, (std::vector<int64_t>{8, 32, 128, 1024}));
   EXPECT_EQ(request.bandwidths.size(), 5U);
-  EXPECT_EQ(request.methods.size(), kAllMethods.size());
+  EXPECT_EQ(request.methods.size(), kModels.size());
   EXPECT_EQ(request.network.all_reduce, AllReduce::fastest);
+}
+
+TEST(Plan, HandsTheOptionsToTheModels) {
+  const SweepRequest request =
+      asked({{"compute", "0.2"}, {"methods", {"gathered", "factored"}}, {"rank", 8}, {"rate", 16}});
+  ASSERT_EQ(request.methods.size(), 3U);
+  EXPECT_EQ(request.methods[1].model, &kGathered);
+  EXPECT_EQ(request.methods[1].number("rate"), 16);
+  EXPECT_EQ(request.methods[2].number("rank"), 8);
+  EXPECT_EQ(request.methods[2].number("min_ratio"), 2);
 }
 
 TEST(Plan, TakesEverythingFromTheLink) {
@@ -61,7 +74,7 @@ TEST(Plan, AsksOtherBandwidthsOfTheSameLink) {
 TEST(Plan, SaysWhatIsWrong) {
   EXPECT_EQ(refusal_of({{"rank", 0}}), "[plan] rank must be positive; got 0");
   EXPECT_EQ(refusal_of({{"workers", {0}}}), "[plan] workers must be positive; got 0");
-  EXPECT_EQ(refusal_of({{"density", 2}}), "[plan] density must be between 1e-6 and 1; got 2");
+  EXPECT_EQ(refusal_of({{"rate", 0.5}}), "[plan] rate must be 1 or more; got 0.5");
   EXPECT_EQ(refusal_of({{"device", "tpu"}}), "[plan] device must be gpu or cpu; got tpu");
   EXPECT_EQ(refusal_of({{"bandwith", 1}}), "[plan] bandwith is not a field there is");
   EXPECT_EQ(refusal_of({{"device_tflops", -1}}), "[plan] device_tflops must be positive; got -1");

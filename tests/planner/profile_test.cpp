@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "example_methods.h"
 #include "planner/bucket_cost.h"
 #include "planner/device.h"
 #include "planner/model_shapes.h"
@@ -18,14 +19,14 @@ using nlohmann::json;
 Profile example() {
   Profile profile = model_profile("resnet-50", 0.2);
   const Device device = default_device(DeviceKind::cpu);
-  profile.rates = coding_rates(device);
+  profile.rates = coding_rates(device, kModels);
   profile.flops_per_second = device.flops_per_second;
   return profile;
 }
 
 std::string refusal_of(const json& damaged) {
   try {
-    profile_from_json(damaged, {});
+    profile_from_json(damaged, kModels);
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -49,15 +50,15 @@ TEST(Buckets, CloseOnceTheyReachTheirSize) {
 TEST(ProfileJson, RoundTrips) {
   const Profile profile = example();
   const json written = to_json(profile);
-  const Profile read = profile_from_json(json::parse(written.dump()), {});
+  const Profile read = profile_from_json(json::parse(written.dump()), kModels);
   EXPECT_EQ(to_json(read), written);
   EXPECT_EQ(read.buckets.size(), profile.buckets.size());
   EXPECT_EQ(read.flops_per_second, profile.flops_per_second);
 }
 
-Profile recorded_with(Method method) {
+Profile recorded_with(const MethodModel& model) {
   Profile profile = example();
-  profile.measured = {.choice = {.method = method, .rank = 8}, .workers = 4, .steps = 16};
+  profile.measured = {.choice = {&model}, .workers = 4, .steps = 16};
   for (Bucket& bucket : profile.buckets) {
     bucket.measured = {.encode = 0.003, .between = 0.001, .decode = 0.002};
   }
@@ -65,26 +66,33 @@ Profile recorded_with(Method method) {
 }
 
 TEST(ProfileJson, KeepsWhatWasMeasured) {
-  Profile profile = recorded_with(Method::acpsgd);
+  Profile profile = recorded_with(kFactored);
+  profile.measured->choice.options = {{"rank", int64_t{8}}};
   profile.buckets[2].gathered_bytes = 4000;
   const json written = to_json(profile);
   EXPECT_EQ(written["buckets"][2]["gathered_bytes"], 4000);
   EXPECT_EQ(written["measured"]["workers"], 4);
+  EXPECT_EQ(written["measured"]["rank"], 8);
   EXPECT_EQ(written["buckets"][2]["decode_seconds"], 0.002);
   EXPECT_EQ(written["parameters"][0]["kind"], "conv");
-  EXPECT_EQ(to_json(profile_from_json(json::parse(written.dump()), {})), written);
+  EXPECT_EQ(to_json(profile_from_json(json::parse(written.dump()), kModels)), written);
 }
 
 TEST(ProfileJson, RefusesWhatCannotHaveBeenMeasured) {
-  json negative = to_json(recorded_with(Method::half));
+  json negative = to_json(recorded_with(kSliced));
   negative["buckets"][1]["encode_seconds"] = -1;
   EXPECT_NE(refusal_of(negative).find("encode_seconds"), std::string::npos);
-  json unsent = to_json(recorded_with(Method::half));
+  json unsent = to_json(recorded_with(kSliced));
   unsent["buckets"][1]["gathered_bytes"] = -1;
   EXPECT_NE(refusal_of(unsent).find("gathered_bytes"), std::string::npos);
-  json nobody = to_json(recorded_with(Method::half));
+  json nobody = to_json(recorded_with(kSliced));
   nobody["measured"]["workers"] = 0;
   EXPECT_EQ(refusal_of(nobody), "[profile] measured.workers must be at least 1");
+  json wrong = to_json(recorded_with(kFactored));
+  wrong["measured"]["rank"] = 0;
+  EXPECT_EQ(refusal_of(wrong), "[profile] measured.rank must be positive; got 0");
+  wrong["measured"] = {{"method", "halve"}, {"workers", 4}};
+  EXPECT_NE(refusal_of(wrong).find("there is no method \"halve\""), std::string::npos);
   json unmeasured = to_json(example());
   unmeasured["buckets"][0]["encode_seconds"] = 1;
   EXPECT_EQ(refusal_of(unmeasured), "[profile] buckets[0].encode_seconds is not a field there is");
@@ -95,20 +103,20 @@ TEST(ProfileJson, RefusesWhatCannotHaveBeenMeasured) {
 }
 
 TEST(MeasuredCost, StandsInForTheRates) {
-  const Profile profile = recorded_with(Method::half);
-  const BucketCost seen = bucket_cost(profile, profile.buckets[1], {.method = Method::half}, 4, {});
+  const Profile profile = recorded_with(kSliced);
+  const BucketCost seen = bucket_cost(profile, profile.buckets[1], {&kSliced}, 4, 0);
   EXPECT_DOUBLE_EQ(seen.rounds[0].compute_seconds, 0.003);
   EXPECT_DOUBLE_EQ(seen.rounds[1].compute_seconds, 0.001);
   EXPECT_DOUBLE_EQ(seen.decode_seconds, 0.002);
-  const MethodChoice other = {.method = Method::sign};
-  EXPECT_EQ(bucket_cost(profile, profile.buckets[1], other, 4, {}).decode_seconds,
-            bucket_cost(example(), profile.buckets[1], other, 4, {}).decode_seconds);
+  const MethodChoice other = {&kGathered};
+  EXPECT_EQ(bucket_cost(profile, profile.buckets[1], other, 4, 0).decode_seconds,
+            bucket_cost(example(), profile.buckets[1], other, 4, 0).decode_seconds);
 }
 
 TEST(MeasuredCost, GrowsAsTheModelSays) {
-  const Profile profile = recorded_with(Method::sign);
+  const Profile profile = recorded_with(kGathered);
   const auto decode = [&](const Profile& of, int64_t workers) {
-    return bucket_cost(of, profile.buckets[1], {.method = Method::sign}, workers, {})
+    return bucket_cost(of, profile.buckets[1], {&kGathered}, workers, 0)
         .decode_seconds;
   };
   EXPECT_DOUBLE_EQ(decode(profile, 4), 0.002);
@@ -116,20 +124,20 @@ TEST(MeasuredCost, GrowsAsTheModelSays) {
 }
 
 TEST(MeasuredCost, TakesWhatWasGatheredAndNotThePublishedRate) {
-  const MethodChoice adacomp = {.method = Method::adacomp};
-  Profile profile = recorded_with(Method::adacomp);
-  const auto bytes = [&](const MethodChoice& choice, int64_t workers) {
-    return bucket_cost(profile, profile.buckets[1], choice, workers, {}).rounds[0].bytes;
+  const MethodChoice choice = {&kGathered};
+  Profile profile = recorded_with(kGathered);
+  const auto bytes = [&](const MethodChoice& of, int64_t workers) {
+    return bucket_cost(profile, profile.buckets[1], of, workers, 0).rounds[0].bytes;
   };
-  const double modelled = bytes(adacomp, 4);
+  const double modelled = bytes(choice, 4);
   profile.buckets[1].gathered_bytes = 7000;
-  EXPECT_DOUBLE_EQ(bytes(adacomp, 4), 7000);
-  EXPECT_DOUBLE_EQ(bytes(adacomp, 64), 7000);
+  EXPECT_DOUBLE_EQ(bytes(choice, 4), 7000);
+  EXPECT_DOUBLE_EQ(bytes(choice, 64), 7000);
   // Decoding grows with what the others sent, not with what the published rate says.
   const auto decode = [&](int64_t workers) {
-    return bucket_cost(profile, profile.buckets[1], adacomp, workers, {}).decode_seconds;
+    return bucket_cost(profile, profile.buckets[1], choice, workers, 0).decode_seconds;
   };
-  const CodingRate& rate = profile.rates[index_of(Method::adacomp)];
+  const CodingRate& rate = profile.rates["gathered"];
   double gradient = 0;
   for (const size_t i : profile.buckets[1].parameters) gradient += profile.parameters[i].bytes();
   const auto modelled_decode = [&](int64_t workers) {
@@ -139,28 +147,25 @@ TEST(MeasuredCost, TakesWhatWasGatheredAndNotThePublishedRate) {
   EXPECT_NEAR(decode(64) / decode(4), modelled_decode(64) / modelled_decode(4), 1e-9);
   EXPECT_NE(modelled, 7000);
   // Who asks for other rates gets the same change of them.
-  const MethodChoice other = {.method = Method::adacomp, .conv_rate = 20, .dense_rate = 100};
+  const MethodChoice other = {&kGathered, {{"rate", 16.0}}};
   EXPECT_NEAR(bytes(other, 4), 2 * 7000, 0.1 * 7000);
   // What another method sends does not follow from it.
-  const double topk = bytes({.method = Method::topk}, 4);
+  const double sliced = bytes({&kSliced}, 4);
   profile.buckets[1].gathered_bytes = 0;
-  EXPECT_EQ(bytes({.method = Method::topk}, 4), topk);
+  EXPECT_EQ(bytes({&kSliced}, 4), sliced);
   // Nor does what travels by all-reduce change.
-  profile.measured->choice.method = Method::acpsgd;
-  const double factors = bytes({.method = Method::acpsgd}, 4);
+  profile.measured->choice.model = &kFactored;
+  const double factors = bytes({&kFactored}, 4);
   profile.buckets[1].gathered_bytes = 7000;
-  EXPECT_EQ(bytes({.method = Method::acpsgd}, 4), factors);
+  EXPECT_EQ(bytes({&kFactored}, 4), factors);
 }
 
 TEST(ProfileJson, TakesMissingRatesFromTheDevice) {
   json written = to_json(example());
-  written["rates"].erase("half");
-  CodingRates otherwise;
-  otherwise[index_of(Method::half)].encode = 42;
-  const Profile read = profile_from_json(written, otherwise);
-  EXPECT_EQ(read.rates[index_of(Method::half)].encode, 42);
-  EXPECT_EQ(read.rates[index_of(Method::topk)].encode,
-            example().rates[index_of(Method::topk)].encode);
+  written["rates"].erase("sliced");
+  const Profile read = profile_from_json(written, kModels, {{"sliced", {.encode = 42}}});
+  EXPECT_EQ(read.rates.at("sliced").encode, 42);
+  EXPECT_EQ(read.rates.at("gathered").encode, example().rates.at("gathered").encode);
 }
 
 TEST(ProfileJson, NamesTheFieldThatIsWrong) {
@@ -178,8 +183,8 @@ TEST(ProfileJson, NamesTheFieldThatIsWrong) {
             "[profile] parameters[3].shape must hold whole numbers, not -5");
   EXPECT_EQ(damaged("/buckets/1/ready_seconds", nullptr),
             "[profile] buckets[1].ready_seconds must be a number, not null");
-  EXPECT_EQ(damaged("/rates/half/encode", true),
-            "[profile] rates.half.encode must be a number, not true");
+  EXPECT_EQ(damaged("/rates/sliced/encode", true),
+            "[profile] rates.sliced.encode must be a number, not true");
   EXPECT_EQ(damaged("/rates/halve", json::object()),
             "[profile] rates.halve is not a field there is");
   EXPECT_EQ(damaged("/contension", 1), "[profile] contension is not a field there is");
@@ -208,8 +213,8 @@ TEST(ProfileJson, RefusesWhatDoesNotFitTogether) {
   late["buckets"][0]["ready_seconds"] = 7;
   EXPECT_NE(refusal_of(late).find("buckets[0].ready_seconds"), std::string::npos);
   json negative = good;
-  negative["rates"]["topk"]["decode"] = -1;
-  EXPECT_EQ(refusal_of(negative), "[profile] rates of topk must not be negative");
+  negative["rates"]["gathered"]["decode"] = -1;
+  EXPECT_EQ(refusal_of(negative), "[profile] rates of gathered must not be negative");
   EXPECT_EQ(refusal_of(json::array()), "[profile] the file must be an object");
 }
 

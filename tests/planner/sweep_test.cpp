@@ -5,18 +5,17 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "example_methods.h"
 #include "example_profile.h"
 
 namespace gradwire::planner {
 namespace {
 
 SweepRequest request_at(std::vector<int64_t> workers, std::vector<double> gbits) {
-  SweepRequest request{.profile = example_profile("bert-base", 0.2),
+  SweepRequest request{.profile = example_profile("bert-base", 0.2, kModels),
                        .network = example_network(1, 1),
                        .workers = std::move(workers),
-                       .methods = {{.method = Method::allreduce},
-                                   {.method = Method::half},
-                                   {.method = Method::acpsgd, .rank = 32}}};
+                       .methods = {{}, {&kSliced}, {&kFactored, {{"rank", int64_t{32}}}}}};
   for (const double gbit : gbits) request.bandwidths.push_back(gbit * 1e9 / 8);
   return request;
 }
@@ -45,7 +44,7 @@ TEST(Advice, IsToStayWithAllReduceOnAFastLink) {
 TEST(Advice, IsToCompressOnASlowLink) {
   const SweepRequest request = request_at({8}, {1});
   const std::string sentence = advice(request, sweep(request));
-  EXPECT_EQ(sentence.rfind("Use acpsgd at 1 Gb/s (", 0), 0U) << sentence;
+  EXPECT_EQ(sentence.rfind("Use factored at 1 Gb/s (", 0), 0U) << sentence;
 }
 
 TEST(Advice, DependsOnTheBandwidth) {
@@ -56,7 +55,7 @@ TEST(Advice, DependsOnTheBandwidth) {
 
 TEST(Advice, SaysWhereTheNumberOfWorkersMatters) {
   SweepRequest request = request_at({8, 1024}, {10});
-  request.methods = {{.method = Method::sign}};
+  request.methods = {{&kGathered}};
   const std::string sentence = advice(request, sweep(request));
   EXPECT_NE(
       sentence.find("and stay with all-reduce at 10 Gb/s, depending on the number of workers."),
@@ -69,8 +68,8 @@ TEST(SweepJson, HasTheFigures) {
   const Sweep result = sweep(request);
   const nlohmann::json json = to_json(request, result);
   EXPECT_EQ(json["model"], "bert-base");
-  EXPECT_EQ(json["points"][0]["recommended"], "acpsgd");
-  EXPECT_EQ(json["points"][0]["methods"]["acpsgd"]["seconds"],
+  EXPECT_EQ(json["points"][0]["recommended"], "factored");
+  EXPECT_EQ(json["points"][0]["methods"]["factored"]["seconds"],
             result.points[0].predictions[2].seconds);
   EXPECT_EQ(json["break_even_gbit_per_s"][0]["methods"]["allreduce"], "never");
 }

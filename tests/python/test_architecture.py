@@ -14,7 +14,7 @@ MAY_INCLUDE = {
     "tools/lab": {"lab"},
     "tools/data": {"data"},
     "src/planner": {"planner"},
-    "src/methods": {"gradwire", "kernels", "wire", "methods"},
+    "src/methods": {"gradwire", "kernels", "wire", "planner", "methods"},
     "src/comm": {"gradwire", "kernels", "methods", "comm"},
     "src/engine": {"gradwire", "methods", "comm", "engine"},
     "src/auto": {"gradwire", "methods", "comm", "planner", "auto"},
@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "tools/trainer": {"gradwire", "data", "trainer"},
     "tools/cli": {"gradwire", "auto", "methods", "lab", "planner", "data", "trainer", "cli"},
     "examples": {"gradwire"},
-    "python": {"gradwire", "planner"},
+    "python": {"gradwire", "methods", "planner"},
 }
 # These parts build in seconds, because they include no header of torch.
 TORCH_FREE = {"src/kernels", "src/wire", "tools/lab", "src/planner", "tools/data"}

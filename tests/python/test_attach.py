@@ -3,6 +3,7 @@
 import copy
 import logging
 import pickle
+import re
 from datetime import timedelta
 
 import gradwire
@@ -128,6 +129,22 @@ CHOICES = {
     ("powersgd", "dtype"): '"fp32" or "bf16"',
     ("acpsgd", "dtype"): '"fp32" or "bf16"',
 }
+
+
+def test_methods_describes_every_variant():
+    methods = gradwire.methods()
+    for method, entry in methods.items():
+        default, *others = entry["variants"]
+        assert default == method
+        assert entry["variants"][method]["options"] == {}
+        assert re.fullmatch("#[0-9a-f]{6}", entry["colour"])
+        for name in others:
+            assert name.startswith(f"{method}-")
+            assert set(entry["variants"][name]["options"]) <= set(entry["options"])
+    classes = {name: methods[name]["variants"][name]["loss_class"] for name in methods}
+    assert {classes.pop("allreduce"), classes.pop("half")} == {"exact", "rounded"}
+    assert set(classes.values()) == {"delayed"}
+    assert len({entry["colour"] for entry in methods.values()}) == len(methods)
 
 
 def test_methods_describes_every_option():

@@ -187,7 +187,7 @@ def test_the_guide_adds_the_line_that_is_tested():
     cmake = (EXAMPLE / "CMakeLists.txt").read_text()
     assert f"set(registry ${{PROJECT_SOURCE_DIR}}/{file})" in cmake
     escaped = line.replace("\\", "\\\\")
-    assert f'string(REPLACE "  METHOD(auto)" "{escaped}\\n  METHOD(auto)"' in cmake
+    assert f'string(REPLACE "  METHOD(adacomp)" "{escaped}\\n  METHOD(adacomp)"' in cmake
 
 
 @pytest.mark.parametrize("method", gradwire.methods())

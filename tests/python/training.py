@@ -13,12 +13,12 @@ from torch.nn.parallel import DistributedDataParallel
 METHODS = [method for method in gradwire.methods() if method != "auto"]
 # The methods, also with options that change what a method keeps or sends.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{method: (method, {}) for method in METHODS},
-    "sign_vote": ("sign", {"mode": "vote"}),
-    "topk_bf16": ("topk", {"dtype": "bf16"}),
-    "acpsgd_bf16": ("acpsgd", {"dtype": "bf16"}),
-    "powersgd_bf16": ("powersgd", {"dtype": "bf16"}),
-    "acpsgd_no_feedback": ("acpsgd", {"error_feedback": False}),
+    **{
+        name: (method, dict(variant["options"]))
+        for method in METHODS
+        for name, variant in gradwire.methods()[method]["variants"].items()
+    },
+    "acpsgd-no-feedback": ("acpsgd", {"error_feedback": False}),
 }
 
 
@@ -27,6 +27,19 @@ def options_of(variant: str) -> dict[str, Any]:
     method, options = VARIANTS[variant]
     described = gradwire.methods()[method]["options"]
     return {name: option["default"] for name, option in described.items()} | options
+
+
+def loss_class(variant: str) -> str:
+    method, _ = VARIANTS[variant]
+    known = gradwire.methods()[method]["variants"]
+    return known.get(variant, known[method])["loss_class"]
+
+
+def keeps_residual(variant: str) -> bool:
+    method, _ = VARIANTS[variant]
+    known = gradwire.methods()[method]["variants"]
+    feedback = options_of(variant).get("error_feedback", True)
+    return known.get(variant, known[method])["keeps_residual"] and feedback
 
 
 def small_net() -> nn.Module:

@@ -29,51 +29,6 @@ struct BenchOptions {
   std::string json_file;
 };
 
-std::vector<Subject> subjects(int64_t megabytes) {
-  // The shape of a large layer of a transformer, with as many rows as it takes.
-  const int64_t columns = 3072;
-  const std::vector<int64_t> dense = {
-      kWorkers * std::max<int64_t>(16, megabytes * 1'000'000 / 4 / columns / kWorkers), columns};
-  const std::vector<int64_t> conv = {dense[0], columns / 9 + 1, 3, 3};
-  const auto low_rank = [&](const std::string& method, int64_t rank) {
-    // A product with a factor takes 2 * rank operations per element, and taking the last step's
-    // product out of the residual the same. Power-SGD's second product counts as decoding: it
-    // happens between the rounds.
-    const double product = 2.0 * static_cast<double>(rank);
-    const bool alternates = method == "acpsgd";
-    return Subject{.name = method + " rank " + std::to_string(rank),
-                   .method = method,
-                   .options = {{"rank", rank}},
-                   .shape = dense,
-                   .phases = alternates ? std::vector<std::string>{" P steps", " Q steps"}
-                                        : std::vector<std::string>{""},
-                   .encode_flops = 2 * product,
-                   .decode_flops = alternates ? product : 2 * product};
-  };
-  return {
-      {.name = "half bf16", .method = "half", .shape = dense, .reduces_slices = true},
-      {.name = "half fp16",
-       .method = "half",
-       .options = {{"dtype", std::string("fp16")}},
-       .shape = dense,
-       .reduces_slices = true},
-      {.name = "sign ef", .method = "sign", .shape = dense},
-      {.name = "sign vote",
-       .method = "sign",
-       .options = {{"mode", std::string("vote")}},
-       .shape = dense,
-       .reduces_slices = true},
-      {.name = "topk 1 %", .method = "topk", .options = {{"density", 0.01}}, .shape = dense},
-      {.name = "topk 0.1 %", .method = "topk", .options = {{"density", 0.001}}, .shape = dense},
-      {.name = "adacomp bins of 500", .method = "adacomp", .shape = dense},
-      {.name = "adacomp bins of 50", .method = "adacomp", .shape = conv},
-      low_rank("powersgd", 4),
-      low_rank("powersgd", 32),
-      low_rank("acpsgd", 4),
-      low_rank("acpsgd", 32),
-  };
-}
-
 std::vector<int> thread_counts(const BenchOptions& settings) {
   return settings.threads > 1 ? std::vector<int>{1, settings.threads} : std::vector<int>{1};
 }
@@ -86,7 +41,7 @@ void run(MethodRun& method, Limits& limits, const BenchOptions& settings) {
   limits.forget_machine();
   for (int i = 0; i < settings.repeats; ++i) {
     for (const int threads : thread_counts(settings)) {
-      for (size_t phase = 0; phase < method.subject().phases.size(); ++phase) {
+      for (size_t phase = 0; phase < method.subject().phases(); ++phase) {
         at::set_num_threads(threads);
         limits.measure_machine(threads);
         method.step(threads);
@@ -96,16 +51,17 @@ void run(MethodRun& method, Limits& limits, const BenchOptions& settings) {
   method.verify();
 }
 
-json figures_of(const bench::Sample& sample, double bytes, double stream_seconds, double flops,
-                double sgemm_flops) {
+json figures_of(const bench::Sample& sample, double bytes, double stream_seconds) {
   const double seconds = sample.median();
-  json figures = {
-      {"gb_per_s", bytes / seconds / 1e9},
-      {"to_stream", stream_seconds / seconds},
-      {"quartiles_to_stream",
-       {stream_seconds / sample.quantile(0.75), stream_seconds / sample.quantile(0.25)}}};
-  if (flops > 0) figures["time_to_sgemm"] = seconds / (bytes / 4 * flops / sgemm_flops);
-  return figures;
+  return {{"gb_per_s", bytes / seconds / 1e9},
+          {"to_stream", stream_seconds / seconds},
+          {"quartiles_to_stream",
+           {stream_seconds / sample.quantile(0.75), stream_seconds / sample.quantile(0.25)}}};
+}
+
+std::string phase_name(size_t phase, size_t phases) {
+  if (phases == 1) return "";
+  return ", step " + std::to_string(phase + 1) + " of " + std::to_string(phases);
 }
 
 // Rows for every phase and number of threads.
@@ -113,24 +69,26 @@ void report(const MethodRun& method, const Limits& limits, const BenchOptions& s
             json& rows) {
   const Subject& subject = method.subject();
   const double elements = static_cast<double>(c10::multiply_integers(subject.shape));
-  const bool gathers =
-      subject.method == "topk" || subject.method == "adacomp" || subject.name == "sign ef";
   for (const int threads : thread_counts(settings)) {
-    for (size_t phase = 0; phase < subject.phases.size(); ++phase) {
+    for (size_t phase = 0; phase < subject.phases(); ++phase) {
       const bench::Timing& timing = method.timing(threads, phase);
       // The parameter's size may differ a little from what the limit was measured on.
       const double stream = limits.stream_seconds(threads) * 4 * elements / limits.gradient_bytes();
-      const double sgemm = limits.sgemm_flops(threads);
       json row = {
-          {"name", subject.name + subject.phases[phase]},
+          {"method", subject.method->name},
+          {"name", subject.name + phase_name(phase, subject.phases())},
           {"threads", threads},
-          {"encode", figures_of(timing.encode, 4 * elements, stream, subject.encode_flops, sgemm)},
-          {"decode", figures_of(timing.decode, 4 * elements, stream, subject.decode_flops, sgemm)},
-          {"payloads_decoded", gathers ? kWorkers : 1},
+          {"encode", figures_of(timing.encode, 4 * elements, stream)},
+          {"decode", figures_of(timing.decode, 4 * elements, stream)},
+          {"payloads_decoded", method.gathers() ? kWorkers : 1},
           {"bits_per_element", 8 * method.payload_bytes() / elements},
           {"error", method.error()},
           {"extra_memory", method.extra_bytes() / (4 * elements)},
           {"payloads_in_flight", method.in_flight_bytes() / (4 * elements)}};
+      if (const double operations = subject.operations(phase); operations > 0) {
+        row["time_to_sgemm"] = (timing.encode.median() + timing.decode.median()) *
+                               limits.sgemm_flops(threads) / operations;
+      }
       if (threads > 1) {
         row["gain_of_threads"] = method.timing(1, phase).encode.median() / timing.encode.median();
       }
@@ -149,25 +107,19 @@ void print(const json& report) {
   std::cout << "\nratio = the limit's time / the method's time;  x gemm = the method's time / that "
                "of its arithmetic at sgemm's rate\n\n"
             << std::left << std::setw(28) << "" << std::right << std::setw(8) << "threads"
-            << std::setw(14) << "encode GB/s" << std::setw(7) << "ratio" << std::setw(8) << "x gemm"
-            << std::setw(14) << "decode GB/s" << std::setw(14) << "ratio/payload" << std::setw(8)
-            << "x gemm" << std::setw(10) << "bits/el." << std::setw(11) << "in flight"
+            << std::setw(14) << "encode GB/s" << std::setw(7) << "ratio" << std::setw(14)
+            << "decode GB/s" << std::setw(14) << "ratio/payload" << std::setw(8) << "x gemm" << std::setw(10) << "bits/el." << std::setw(11) << "in flight"
             << std::setw(9) << "scratch" << std::setw(9) << "error" << '\n'
             << std::fixed;
-  const auto gemm = [](const json& figures) {
-    std::cout << std::setw(8);
-    figures.contains("time_to_sgemm") ? std::cout << figures["time_to_sgemm"].get<double>()
-                                      : std::cout << "";
-  };
   for (const json& row : report["methods"]) {
     std::cout << std::setprecision(2) << std::left << std::setw(28)
               << row["name"].get<std::string>() << std::right << std::setw(8) << row["threads"]
               << std::setw(14) << row["encode"]["gb_per_s"].get<double>() << std::setw(7)
-              << row["encode"]["to_stream"].get<double>();
-    gemm(row["encode"]);
-    std::cout << std::setw(14) << row["decode"]["gb_per_s"].get<double>() << std::setw(14)
-              << row["decode"]["to_stream"].get<double>() * row["payloads_decoded"].get<int>();
-    gemm(row["decode"]);
+              << row["encode"]["to_stream"].get<double>() << std::setw(14) << row["decode"]["gb_per_s"].get<double>() << std::setw(14)
+              << row["decode"]["to_stream"].get<double>() * row["payloads_decoded"].get<int>()
+              << std::setw(8);
+    row.contains("time_to_sgemm") ? std::cout << row["time_to_sgemm"].get<double>()
+                                  : std::cout << "";
     const auto in_flight = row["payloads_in_flight"].get<double>();
     std::cout << std::setw(10) << row["bits_per_element"].get<double>() << std::setw(10)
               << 100 * in_flight << '%' << std::setw(8)
@@ -187,7 +139,7 @@ void run_bench(const BenchOptions& settings) {
   at::set_num_threads(1);
   torch::manual_seed(1);
   const at::NoGradGuard no_grad;
-  const std::vector<Subject> all = subjects(settings.megabytes);
+  const std::vector<Subject> all = bench::subjects(settings.megabytes);
   Limits limits(all.front().shape);
   json report_json = {{"limits", json::array()},
                       {"workers_decoded", kWorkers},

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "planner/bucket_cost.h"
+
 namespace gradwire::bench {
 namespace {
 
@@ -35,16 +37,35 @@ void reset_peak() {
   std::ofstream("/proc/self/clear_refs") << "5";
 }
 
-// How far an element of the result may be from the mean of equal gradients, relative to it, for a
-// method without a residual.
-double rounding_of(const Subject& subject) {
-  const auto dtype = subject.options.find("dtype");
-  const bool fp16 =
-      dtype != subject.options.end() && std::get<std::string>(dtype->second) == "fp16";
-  return fp16 ? 0x1p-11 : 0x1p-8;
+}  // namespace
+
+std::vector<Subject> subjects(int64_t megabytes) {
+  const int64_t columns = 3072;
+  const int64_t rows =
+      kWorkers * std::max<int64_t>(16, megabytes * 1'000'000 / 4 / columns / kWorkers);
+  std::vector<Subject> all;
+  for (const MethodEntry& method : registry()) {
+    if (!method.compresses()) continue;
+    for (const Variant& variant : method.variants) {
+      all.push_back({variant.name, &method, variant.options, {rows, columns}});
+    }
+  }
+  return all;
 }
 
-}  // namespace
+size_t Subject::phases() const {
+  return static_cast<size_t>(choice_of(*method, options).model->kinds_of_steps);
+}
+
+// What the planner's model takes for it where memory is infinitely fast.
+double Subject::operations(size_t phase) const {
+  planner::Profile profile;
+  profile.parameters = {{"weight", shape}};
+  profile.flops_per_second = 1;
+  const planner::BucketCost cost = planner::bucket_cost(
+      profile, {.parameters = {0}}, choice_of(*method, options), kWorkers, static_cast<int>(phase));
+  return cost.rounds[0].compute_seconds + cost.rounds[1].compute_seconds + cost.decode_seconds;
+}
 
 MethodRun::MethodRun(Subject subject) : subject_(std::move(subject)) {
   parameter_ = {"weight", at::zeros(subject_.shape)};
@@ -54,7 +75,7 @@ MethodRun::MethodRun(Subject subject) : subject_(std::move(subject)) {
   // Once in vain: the code of the method, and whatever libraries allocate at first, is not its
   // memory.
   make_method();
-  for (size_t i = 0; i < subject_.phases.size(); ++i) step();
+  for (size_t i = 0; i < subject_.phases(); ++i) step();
   steps_ = 0;
   state_.reset();
   method_.reset();
@@ -64,9 +85,8 @@ MethodRun::MethodRun(Subject subject) : subject_(std::move(subject)) {
 }
 
 void MethodRun::make_method() {
-  const MethodEntry& entry = find_method(subject_.method);
-  const OptionMap complete = complete_options(entry, subject_.options);
-  method_ = entry.create(complete);
+  const OptionMap complete = complete_options(*subject_.method, subject_.options);
+  method_ = subject_.method->create(complete);
   state_ = method_->make_state(parameter_, complete);
 }
 
@@ -74,7 +94,9 @@ void MethodRun::make_method() {
 // in scale from element to element, and from step to step mostly in their noise.
 void MethodRun::make_gradient() {
   gradient_.normal_(0.1, 1).mul_(scale_);
-  if (subject_.reduces_slices) {
+  // Each worker reduces a slice of its own: to know what the others would have made of theirs, all
+  // slices of the gradient are alike.
+  if (first_collective_ == Collective::all_to_all) {
     const at::Tensor slices = gradient_.view({kWorkers, -1});
     slices.narrow(0, 1, kWorkers - 1).copy_(slices.narrow(0, 0, 1));
   }
@@ -83,13 +105,14 @@ void MethodRun::make_gradient() {
 
 void MethodRun::step(std::optional<int> threads) {
   make_gradient();
-  const size_t phase = static_cast<size_t>(steps_++) % subject_.phases.size();
+  const size_t phase = static_cast<size_t>(steps_++) % subject_.phases();
   if (threads && !has_begun_) begin_account();
   at::set_num_threads(threads.value_or(1));
   auto exchange = method_->begin({{&parameter_, state_.get(), memory_}},
                                  {.number = steps_, .worker = 0, .workers = kWorkers});
   Round round;
   const double encode = seconds_of([&] { round = exchange->start(); });
+  first_collective_ = round.collective;
   payload_bytes_ = static_cast<double>(exchange->payload_bytes().front());
   double decode = 0;
   size_t in_flight = 0;
@@ -117,7 +140,7 @@ void MethodRun::step(std::optional<int> threads) {
 void MethodRun::measure_memory() {
   reset_peak();
   in_flight_bytes_ = 0;
-  for (size_t i = 0; i < 2 * subject_.phases.size(); ++i) step();
+  for (size_t i = 0; i < 2 * subject_.phases(); ++i) step();
   const double peak = status_bytes("VmHWM");
   const at::Tensor kept = state_->residual();
   const double residual = kept.defined() ? static_cast<double>(kept.nbytes()) : 0;
@@ -132,11 +155,12 @@ void MethodRun::begin_account() {
 
 void MethodRun::check_rounding() {
   double error = 0;
-  if (subject_.method == "sign") {
-    error = memory_.equal(at::where(gradient_ >= 0, 1.0, -1.0).to(at::kFloat)) ? 0 : 1;
+  if (!method_->averages()) {  // a vote
+    error = memory_.sign().equal(at::where(gradient_ >= 0, 1.0, -1.0).to(at::kFloat)) ? 0 : 1;
   } else {
     // Anything beyond the rounding counts.
-    const at::Tensor beyond = (memory_ - gradient_).abs() - gradient_.abs() * rounding_of(subject_);
+    const double rounding = facts_of(*subject_.method, subject_.options).rounding;
+    const at::Tensor beyond = (memory_ - gradient_).abs() - gradient_.abs() * rounding;
     error = (beyond.clamp_min(1e-7).norm() / gradient_.norm()).item<double>();
   }
   error_ = std::max(error_, error);

@@ -20,19 +20,18 @@ struct Timing {
 // What a method is run on and held against.
 struct Subject {
   std::string name;
-  std::string method;
-  OptionMap options = {};
+  const MethodEntry* method;
+  OptionMap options;
   std::vector<int64_t> shape;
+
   // Steps that differ in kind take turns: the P and Q steps of ACP-SGD.
-  std::vector<std::string> phases = {""};
-  // Floating-point operations per element in a step's encoding and decoding, where they, not
-  // memory, are the limit.
-  double encode_flops = 0;
-  double decode_flops = 0;
-  // Each worker reduces a slice of its own: to know what the others would have made of theirs, all
-  // slices of the gradient are alike.
-  bool reduces_slices = false;
+  size_t phases() const;
+  // Floating-point operations of one step, where they, not memory, may be the limit.
+  double operations(size_t phase) const;
 };
+
+// Every method that compresses, with all its variants, on a large layer of a transformer.
+std::vector<Subject> subjects(int64_t megabytes);
 
 // Runs as worker 0 of several that all have the same gradient, so the result must be this worker's
 // own contribution, and what the method keeps back must be the rest of the gradient.
@@ -44,6 +43,8 @@ class MethodRun {
   void step(std::optional<int> threads = std::nullopt);
 
   const Subject& subject() const { return subject_; }
+  // True if every worker's payload is decoded.
+  bool gathers() const { return first_collective_ == Collective::all_gather; }
   const Timing& timing(int threads, size_t phase) const { return timings_.at({threads, phase}); }
   // Checks what all timed steps so far have given. Throws std::runtime_error where it is wrong.
   //
@@ -67,6 +68,7 @@ class MethodRun {
   Subject subject_;
   Parameter parameter_;
   std::unique_ptr<Method> method_;
+  Collective first_collective_ = Collective::all_reduce_sum;
   std::unique_ptr<ParameterState> state_;
   at::Tensor scale_;     // of every element: what stays the same from step to step
   at::Tensor gradient_;  // this step's

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +7,7 @@
 #include "cli/report.h"
 #include "cli/train.h"
 #include "cli/training_world.h"
+#include "gradwire/methods.h"
 #include "trainer/method_argument.h"
 #include "trainer/training.h"
 
@@ -59,6 +61,11 @@ void print_table(const json& results) {
   }
 }
 
+std::string colour_of(const std::string& name) {
+  const std::vector<MethodDescription> known = methods();
+  return std::ranges::find(known, name, &MethodDescription::name)->colour;
+}
+
 // Called by worker 0.
 void show_and_write(const CompareOptions& options, const json& results) {
   print_table(results);
@@ -84,6 +91,7 @@ void compare(const CompareOptions& options) {
       if (!settings.checkpoint.empty()) settings.checkpoint += "/" + names[i];
       json result = trainer::train(settings, methods[i], names[i], dataset, make_model(), group);
       result["name"] = names[i];
+      result["colour"] = colour_of(methods[i].method);
       results.push_back(std::move(result));
     }
     if (group->getRank() == 0) show_and_write(options, results);

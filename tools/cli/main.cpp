@@ -12,6 +12,7 @@
 #include "cli/plan.h"
 #include "cli/probe.h"
 #include "cli/train.h"
+#include "methods/registry.h"
 
 namespace {
 
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
   gradwire::add_compare(app);
   gradwire::add_bench(app);
   gradwire::add_probe(app);
-  gradwire::add_plan(app);
+  gradwire::add_plan(app, gradwire::method_models());
   gradwire::add_lab(app);
   try {
     require_known_command(app, argc, argv);

@@ -1,10 +1,13 @@
 #include "cli/plan.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 
 #include "cli/output_file.h"
@@ -50,15 +53,15 @@ void print_table(const SweepRequest& request, const Sweep& sweep, size_t row_of_
   }
   std::printf("    faster than all-reduce\n");
   for (size_t method = 0; method < request.methods.size(); ++method) {
-    const Method name = request.methods[method].method;
-    std::printf("%-12s", std::string(name_of(name)).c_str());
+    const MethodModel* model = request.methods[method].model;
+    std::printf("%-12s", model->name.c_str());
     for (size_t column = 0; column < columns; ++column) {
       const SweepPoint& point = points[column];
       std::printf("%9s %6.2fx%c", describe_seconds(point.predictions[method].seconds).c_str(),
-                  point.speed_up(method), point.recommended == name ? '*' : ' ');
+                  point.speed_up(method), point.recommended == model ? '*' : ' ');
     }
     const BreakEven& where = sweep.break_even[row_of_workers][method];
-    std::printf("    %s\n", name == Method::allreduce ? "" : describe(where).c_str());
+    std::printf("    %s\n", model->is_plain() ? "" : describe(where).c_str());
   }
 }
 
@@ -72,12 +75,12 @@ void print(const SweepRequest& request, const Sweep& sweep) {
               advice(request, sweep).c_str());
 }
 
-void run_plan(PlanOptions& settings) {
+void run_plan(PlanOptions& settings, const MethodModels& models) {
   if (!settings.profile_file.empty()) {
     settings.request.profile = read_json(settings.profile_file, "profile");
   }
   if (!settings.link_file.empty()) settings.request.link = read_json(settings.link_file, "link");
-  const SweepRequest request = sweep_request(settings.request);
+  const SweepRequest request = sweep_request(settings.request, models);
   const Sweep result = sweep(request);
   print(request, result);
   std::cout << std::flush;
@@ -137,36 +140,52 @@ void add_network_options(CLI::App& plan, PlanOptions& settings) {
       ->excludes(all_reduce);
 }
 
-void add_method_options(CLI::App& plan, PlanRequest& request) {
+// An option that several models have is one option.
+void add_method_options(CLI::App& plan, PlanRequest& request, const MethodModels& models) {
   plan.add_option("--methods", request.methods,
                   "methods to compare, separated by commas (otherwise all)")
       ->delimiter(',');
-  plan.add_option("--rank", request.options.rank, "of powersgd and acpsgd")->capture_default_str();
-  plan.add_option("--min-ratio", request.options.min_ratio,
-                  "powersgd and acpsgd compress a matrix if it gets smaller by this")
-      ->capture_default_str();
-  plan.add_option("--density", request.options.density, "of topk")->capture_default_str();
-  plan.add_option("--adacomp-conv-rate", request.options.conv_rate,
-                  "compression rate of adacomp for convolutions")
-      ->capture_default_str();
-  plan.add_option("--adacomp-dense-rate", request.options.dense_rate,
-                  "compression rate of adacomp for everything else")
-      ->capture_default_str();
+  std::map<std::string, std::string> methods;  // by option
+  for (const MethodModel* model : models) {
+    for (const ModelOption& option : model->options) {
+      std::string& of = methods[option.name];
+      of += (of.empty() ? "" : ", ") + model->name;
+    }
+  }
+  for (const MethodModel* model : models) {
+    for (const ModelOption& option : model->options) {
+      const auto first = methods.extract(option.name);
+      if (!first) continue;
+      std::string flag = "--" + option.name;
+      std::ranges::replace(flag, '_', '-');
+      const std::string meaning = option.meaning + " (" + first.mapped() + ")";
+      const auto take = [&request, name = option.name](const auto& value) {
+        request.options[name] = value;
+      };
+      std::visit(
+          [&]<typename Value>(const Value& otherwise) {
+            std::ostringstream text;
+            text << otherwise;
+            plan.add_option_function<Value>(flag, take, meaning)->default_str(text.str());
+          },
+          option.default_value);
+    }
+  }
 }
 
 }  // namespace
 
-void add_plan(CLI::App& app) {
+void add_plan(CLI::App& app, const MethodModels& models) {
   auto settings = std::make_shared<PlanOptions>();
   CLI::App* plan = app.add_subcommand(
       "plan", "Predicted time of a training iteration with each method, over workers x bandwidth");
   add_job_options(*plan, *settings);
   add_network_options(*plan, *settings);
-  add_method_options(*plan, settings->request);
+  add_method_options(*plan, settings->request, models);
   plan->add_option("--json", settings->json_file, "write the figures to this file");
   plan->add_option("--plot", settings->plot_file,
                    "draw the speed-ups over the bandwidth into this SVG file");
-  plan->callback([settings] { run_plan(*settings); });
+  plan->callback([settings, &models] { run_plan(*settings, models); });
 }
 
 }  // namespace gradwire

@@ -21,29 +21,6 @@ constexpr double kHeader = 54;
 constexpr double kLegendEntry = 100;
 constexpr int kPointsPerLine = 60;
 
-// Colours that remain distinct for colour-blind readers (Okabe and Ito).
-const char* colour_of(Method method) {
-  switch (method) {
-    case Method::allreduce:
-      return "#000000";
-    case Method::half:
-      return "#0072b2";
-    case Method::powersgd:
-      return "#e69f00";
-    case Method::acpsgd:
-      return "#d55e00";
-    case Method::topk:
-      return "#009e73";
-    case Method::adacomp:
-      return "#56b4e9";
-    case Method::sign:
-      return "#cc79a7";
-    case Method::sign_vote:
-      return "#8a6d3b";
-  }
-  return "#000000";
-}
-
 __attribute__((format(printf, 1, 2))) std::string print(const char* format, ...) {
   std::array<char, 512> text;
   va_list arguments;
@@ -182,12 +159,12 @@ class Plot {
   }
 
   void draw_method(size_t row, size_t method, const Axis& x, const Axis& y) {
-    const Method name = request_.methods[method].method;
-    if (name == Method::allreduce) return;  // the dashed line
+    const MethodModel& model = *request_.methods[method].model;
+    if (model.is_plain()) return;  // the dashed line
     svg_ += print(
         "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-linejoin=\"round\""
         " points=\"",
-        colour_of(name));
+        model.colour.c_str());
     for (size_t i = 0; i < request_.bandwidths.size(); ++i) {
       const SweepPoint& point = points_[row * request_.bandwidths.size() + i];
       if (point.speed_up(method) < smallest_) continue;
@@ -199,16 +176,16 @@ class Plot {
 
   void draw_legend(double top) {
     for (size_t i = 0; i < request_.methods.size(); ++i) {
-      const Method name = request_.methods[i].method;
+      const MethodModel& model = *request_.methods[i].model;
       const size_t row = i / entries_per_row();
       const size_t column = i % entries_per_row();
       const double x = kLeft + kLegendEntry * static_cast<double>(column);
       const double y = top + 22 * static_cast<double>(row);
       line(x, y, x + 22, y,
-           print("stroke=\"%s\" stroke-width=\"2\"%s", colour_of(name),
-                 name == Method::allreduce ? " stroke-dasharray=\"5 4\"" : "")
+           print("stroke=\"%s\" stroke-width=\"2\"%s", model.colour.c_str(),
+                 model.is_plain() ? " stroke-dasharray=\"5 4\"" : "")
                .c_str());
-      text(x + 28, y + 4, "start", "", std::string(name_of(name)));
+      text(x + 28, y + 4, "start", "", model.name);
     }
   }
 

@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "methods/registry.h"
+#include "planner/bucket_cost.h"
 
 namespace gradwire {
 namespace {
@@ -134,6 +135,12 @@ class Cyclic final : public Method {
   }
 };
 
+planner::BucketCost cyclic_cost(const planner::BucketView& bucket) {
+  return planner::one_round(planner::Collective::all_reduce,
+                            bucket.option("density") * bucket.bytes(), bucket.encode(),
+                            bucket.decode());
+}
+
 }  // namespace
 
 MethodEntry cyclic_method() {
@@ -145,6 +152,19 @@ MethodEntry cyclic_method() {
       .create = [](const OptionMap&) -> std::unique_ptr<Method> {
         return std::make_unique<Cyclic>();
       },
+      .facts =
+          [](const OptionMap&) {
+            return Facts{.loss_class = LossClass::delayed, .keeps_residual = true};
+          },
+      .variants = {{"cyclic-halves", {{"density", 0.5}}}},
+      .models = {{.name = "cyclic",
+                  .colour = "#7b3294",
+                  .loss = 4.5,  // as much as topk, but not the largest elements
+                  .options = {{"density", 0.1, 1e-6, 1, "between 1e-6 and 1",
+                               "part of the elements that travel"}},
+                  .kernels = {.encode = 2, .decode = 6},
+                  .tensor_operations = {.encode = 2, .decode = 6},
+                  .cost = cyclic_cost}},
   };
 }
 

@@ -1,0 +1,154 @@
+// What must hold for the planner's model of every method in the registry, and what the models say of
+// the methods that there are.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <limits>
+
+#include "../planner/example_profile.h"
+#include "methods/registry.h"
+#include "planner/bucket_cost.h"
+#include "planner/plan.h"
+
+namespace gradwire::planner {
+namespace {
+
+const OptionMap kRank = {{"rank", int64_t{32}}};
+
+double seconds_of(const Profile& profile, const Network& network, const MethodModel* method) {
+  return simulate(profile, network, same_for_all(profile, {method, kRank})).seconds;
+}
+
+TEST(MethodModels, AreInPlansAndInWhatAutoMayChoose) {
+  const PlanRequest request{.compute = "0.2"};
+  const SweepRequest sweep = sweep_request(request, method_models());
+  const OptionMap defaults = complete_options(find_method(kAuto), {});
+  const std::vector<std::string> candidates = subset_of(defaults.at("candidates"));
+  for (const MethodEntry& entry : registry()) {
+    for (const MethodModel& model : entry.models) {
+      const auto is_planned = [&](const MethodChoice& c) { return c.model->name == model.name; };
+      EXPECT_EQ(std::ranges::count_if(sweep.methods, is_planned), 1) << model.name;
+      EXPECT_TRUE(sweep.profile.rates.contains(model.name)) << model.name;
+    }
+    EXPECT_EQ(std::ranges::count(candidates, entry.name), entry.compresses() ? 1 : 0) << entry.name;
+  }
+}
+
+TEST(MethodModels, HaveTheOrderOfTheirClassesOfLoss) {
+  for (const MethodEntry& one : registry()) {
+    for (const MethodEntry& other : registry()) {
+      if (one.models.empty() || other.models.empty()) continue;
+      if (facts_of(one).loss_class >= facts_of(other).loss_class) continue;
+      EXPECT_LT(one.models.front().loss, other.models.front().loss) << one.name << other.name;
+    }
+  }
+}
+
+TEST(MethodModels, HaveNamesAndColoursOfTheirOwn) {
+  std::set<std::string> names;
+  std::set<std::string> colours;
+  for (const MethodModel* model : method_models()) {
+    names.insert(model->name);
+    colours.insert(model->colour);
+  }
+  EXPECT_EQ(names.size(), method_models().size());
+  EXPECT_EQ(colours.size(), method_models().size());
+}
+
+TEST(MethodModels, WithoutACostOfTheLinkIsComputeAndCoding) {
+  for (const std::string& model : model_names()) {
+    const Profile profile = example_profile(model.c_str(), 0.2, method_models());
+    const Network network{.workers = 64};
+    EXPECT_NEAR(seconds_of(profile, network, &plain_all_reduce()), 0.2, 1e-9);
+    for (const MethodModel* method : method_models()) {
+      Profile uncoded = profile;
+      uncoded.rates = {};
+      uncoded.flops_per_second = std::numeric_limits<double>::infinity();
+      EXPECT_NEAR(seconds_of(uncoded, network, method), 0.2, 1e-9) << method->name;
+      const MethodChoice choice{method, kRank};
+      const Prediction coded = simulate(profile, network, same_for_all(profile, choice));
+      EXPECT_LE(coded.seconds, 0.2 + coded.coding_seconds + 1e-9) << method->name;
+    }
+  }
+}
+
+TEST(MethodModels, IsNeverFasterThanComputeNorThanTheWire) {
+  const Profile profile = example_profile("bert-base", 0.1, method_models());
+  for (const MethodModel* method : method_models()) {
+    for (const double gbit : {0.1, 1.0, 10.0, 100.0}) {
+      const MethodChoice choice{method};
+      const Prediction prediction =
+          simulate(profile, example_network(16, gbit), same_for_all(profile, choice));
+      EXPECT_GE(prediction.seconds, profile.compute_seconds()) << method->name;
+      // Latencies of the two rounds pass in parallel.
+      const Prediction no_latency =
+          simulate(profile, example_network(16, gbit, 0), same_for_all(profile, choice));
+      EXPECT_GE(no_latency.seconds, no_latency.wire_seconds) << method->name;
+    }
+  }
+}
+
+TEST(MethodModels, IsNeverSlowerWithAFasterLink) {
+  const Profile profile = example_profile("bert-base", 0.1, method_models());
+  for (const MethodModel* method : method_models()) {
+    double slower = std::numeric_limits<double>::infinity();
+    for (double gbit = 0.1; gbit < 1000; gbit *= 1.5) {
+      const double seconds = seconds_of(profile, example_network(32, gbit), method);
+      EXPECT_LE(seconds, slower * (1 + 1e-9)) << method->name << " at " << gbit;
+      slower = seconds;
+    }
+    double quicker = 0;
+    for (double latency = 1e-6; latency < 1e-2; latency *= 2) {
+      const double seconds = seconds_of(profile, example_network(32, 10, latency), method);
+      EXPECT_GE(seconds, quicker * (1 - 1e-9)) << method->name << " at " << latency;
+      quicker = seconds;
+    }
+  }
+}
+
+TEST(MethodModels, IsNeverFasterWithMoreWorkers) {
+  const Profile profile = example_profile("resnet-50", 0.2, method_models());
+  for (const MethodModel* method : method_models()) {
+    double fewer = 0;
+    for (int64_t workers = 1; workers <= 1024; workers *= 2) {
+      const double seconds = seconds_of(profile, example_network(workers, 10), method);
+      EXPECT_GE(seconds, fewer * (1 - 1e-9)) << method->name << " with " << workers;
+      fewer = seconds;
+    }
+  }
+}
+
+TEST(MethodModels, SendsWhatTheMethodsSend) {
+  const Profile profile = example_profile("bert-base", 0.1, method_models());
+  const auto first_bytes = [&](const char* name) {
+    const MethodChoice choice{&method_named(method_models(), name)};
+    double bytes = 0;
+    for (const Bucket& bucket : profile.buckets) {
+      bytes += bucket_cost(profile, bucket, choice, 8, 0).rounds[0].bytes;
+    }
+    return bytes;
+  };
+  const double all = profile.gradient_bytes();
+  EXPECT_EQ(first_bytes("allreduce"), all);
+  EXPECT_EQ(first_bytes("half"), all / 2);
+  EXPECT_NEAR(first_bytes("sign"), all / 32, all / 3200);
+  EXPECT_NEAR(first_bytes("sign-vote"), all / 32, all / 3200);
+  // 1 % of the elements at 32 bits and a position of about 8.2.
+  EXPECT_NEAR(first_bytes("topk"), 0.01 * all * 40.2 / 32, 0.0003 * all);
+  EXPECT_NEAR(first_bytes("adacomp"), 1.125 * all / 200, 0.0001 * all);
+}
+
+TEST(MethodModels, OfBertLargeAtAThousandWorkersRunsAThousandTimesASecond) {
+  const Profile profile = example_profile("bert-large", 0.2, method_models());
+  const Network network = example_network(1024, 10);
+  for (const MethodModel* method : method_models()) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < 100; ++i) seconds_of(profile, network, method);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    EXPECT_GT(100 / taken.count(), 1000) << method->name;
+  }
+}
+
+}  // namespace
+}  // namespace gradwire::planner
