@@ -136,7 +136,7 @@ def test_it_learns_and_tells_everything(tmp_path, images):
 @pytest.mark.parametrize(
     ("model", "data"),
     [("mlp", "images"), ("resnet18", "colours"), ("cnn", "colours"), ("lstm", "text"),
-     ("dnn", "speech")],
+     ("gpt", "text"), ("dnn", "speech")],
 )  # fmt: skip
 def test_every_model(tmp_path, request, model, data):
     spec = request.getfixturevalue(data)

@@ -5,7 +5,6 @@
 namespace gradwire::trainer {
 namespace {
 
-constexpr int64_t kStretch = 50;  // characters per sample
 // Small batches are prepared together, because each preparation starts a thread.
 constexpr int64_t kSamplesAtOnce = 256;
 

@@ -10,6 +10,8 @@
 
 namespace gradwire::trainer {
 
+constexpr int64_t kStretch = 50;  // characters per sample of a text
+
 struct Batch {
   torch::Tensor input;
   torch::Tensor target;  // flat: one class per prediction

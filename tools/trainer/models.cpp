@@ -5,6 +5,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "trainer/batches.h"
+
 namespace gradwire::trainer {
 namespace {
 
@@ -103,6 +105,10 @@ const std::map<std::string, Recipe>& recipes() {
        {{Kind::characters},
         "characters",
         [](const auto& set) { return std::make_shared<Recurrent>(set.classes); }}},
+      {"gpt",
+       {{Kind::characters},
+        "characters",
+        [](const auto& set) { return make_gpt(set.classes, kStretch); }}},
       {"dnn", {{Kind::frames}, "speech", [](const auto& set) {
                  return std::make_shared<Dense>(
                      std::vector<int64_t>{features_of(set), 512, 512, 512, 512, set.classes});

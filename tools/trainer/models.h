@@ -22,6 +22,9 @@ std::vector<std::string> model_names();
 // model, or if it is not for data of this kind.
 std::shared_ptr<Model> make_model(const std::string& name, const data::Dataset& dataset);
 
+// gpt.cpp. A sequence has at most `context` characters.
+std::shared_ptr<Model> make_gpt(int64_t characters, int64_t context);
+
 // resnet18.cpp
 std::shared_ptr<Model> make_resnet18(int64_t channels, int64_t classes);
 
