@@ -371,6 +371,12 @@ def test_a_text_that_is_too_short_is_named(tmp_path):
         (["--method", "acpsgd:rank=0"], "rank must be an integer >= 1"),
         (["--json", "/nowhere/results.json"], "cannot write /nowhere/results.json"),
         (["--learners", "2", "--json", "/nowhere/results.json"], "cannot write /nowhere"),
+        (["--seed", "-1"], "--seed: Value -1 is negative"),
+        (["--decay-at", "-5"], "--decay-at: Value -5 not in range"),
+        *(
+            ([option, "nan"], f"{option}: Value nan not in range")
+            for option in ("--lr", "--momentum", "--warmup", "--decay")
+        ),
     ],
 )
 def test_wrong_use_is_named(images, arguments, message):

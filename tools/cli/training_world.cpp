@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <mutex>
+#include <sstream>
 
 #include "cli/link_argument.h"
 #include "cli/local_workers.h"
@@ -32,11 +33,47 @@ std::vector<std::string> without_link(std::vector<std::string> arguments) {
   return arguments;
 }
 
+CLI::Range count() { return {1, 1'000'000}; }
+
+// Refuses NaN too, which CLI::Range lets pass.
+CLI::Validator number(double least, double most) {
+  std::ostringstream range;
+  range << least << " to " << most;
+  return {[=, range = range.str()](std::string& text) {
+            double value = 0;
+            const bool within =
+                CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return within ? std::string() : "Value " + text + " not in range " + range;
+          },
+          range.str()};
+}
+
+void add_optimizer(CLI::App& command, trainer::Settings& settings) {
+  command.add_option("--optimizer", settings.optimizer, "sgd or adam")
+      ->check(CLI::IsMember({"sgd", "adam"}));
+  command.add_option("--lr", settings.lr, "learning rate")->check(number(0, 1000));
+  command.add_option("--momentum", settings.momentum, "momentum of SGD")->check(number(0, 1));
+}
+
+void add_schedule(CLI::App& command, trainer::Settings& settings) {
+  command
+      .add_option("--warmup", settings.warmup_epochs,
+                  "number of epochs, such as 0.1, in which the learning rate rises linearly")
+      ->check(number(0, 1000));
+  command
+      .add_option("--decay-at", settings.decay_at,
+                  "epochs after which the learning rate is multiplied by --decay, e.g. 30,60")
+      ->delimiter(',')
+      ->check(count());
+  command.add_option("--decay", settings.decay, "factor of the learning rate, see --decay-at")
+      ->check(number(0, 1));
+}
+
 }  // namespace
 
 void TrainingWorld::add_options(CLI::App& command) {
   const auto add_count = [&](const char* name, auto& target, const char* help) {
-    return command.add_option(name, target, help)->check(CLI::Range(1, 1'000'000));
+    return command.add_option(name, target, help)->check(count());
   };
   command.option_defaults()->always_capture_default();
   command.add_option("--data", settings.data,
@@ -51,24 +88,17 @@ void TrainingWorld::add_options(CLI::App& command) {
       .add_option("--learners", learners,
                   "number of learners, which are threads of one process, instead of workers")
       ->check(CLI::Range(0, 1024));
-  add_count("--epochs", settings.epochs, "number of passes through the training samples");
   add_count("--batch", settings.batch, "samples per worker and step");
-  command.add_option("--optimizer", settings.optimizer, "sgd or adam")
-      ->check(CLI::IsMember({"sgd", "adam"}));
-  command.add_option("--lr", settings.lr, "learning rate")->check(CLI::Range(0.0, 1000.0));
-  command.add_option("--momentum", settings.momentum, "momentum of SGD")
-      ->check(CLI::Range(0.0, 1.0));
+  add_count("--epochs", settings.epochs, "number of passes through the training samples");
+  add_optimizer(command, settings);
+  add_schedule(command, settings);
   command
-      .add_option("--warmup", settings.warmup_epochs,
-                  "number of epochs in which the learning rate rises linearly")
-      ->check(CLI::Range(0.0, 1000.0));
-  command
-      .add_option("--decay-at", settings.decay_at,
-                  "epochs after which the learning rate is multiplied by --decay, e.g. 30,60")
-      ->delimiter(',');
-  command.add_option("--decay", settings.decay, "factor of the learning rate, see --decay-at")
-      ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--seed", settings.seed, "seed of the first weights and of the shuffling");
+      .add_option("--seed", settings.seed,
+                  "seed of the first weights and of the shuffling; at least 0")
+      ->check([](const std::string& text) {
+        // CLI11 would take -1 for the largest number.
+        return text.starts_with('-') ? "Value " + text + " is negative" : std::string();
+      });
   add_count("--train-limit", settings.train_limit, "use at most this many training samples");
   add_count("--test-limit", settings.test_limit, "use at most this many test samples");
   add_count("--threads", threads, "number of threads that a worker computes with");
