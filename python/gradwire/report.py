@@ -135,10 +135,8 @@ def rate_over_steps(kind: str) -> Callable[[Result], tuple[list[float], list[flo
     """Returns the rates of the first steps, when residuals are small, and then of each epoch."""
 
     def points(result: Result) -> tuple[list[float], list[float]]:
-        epochs = result["epochs"]
-        per_epoch = result["steps"] / len(epochs)
-        shown = [(per_epoch * e["epoch"], e["code_ratio_by_kind"][kind]) for e in epochs]
-        if per_epoch > EARLY_STEPS:
+        shown = [(e["step"], e["code_ratio_by_kind"][kind]) for e in result["epochs"]]
+        if shown[0][0] > EARLY_STEPS:
             shown.insert(0, (EARLY_STEPS, result["early_code_ratio_by_kind"][kind]))
         return [steps for steps, _ in shown], [rate for _, rate in shown]
 

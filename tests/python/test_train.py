@@ -26,9 +26,9 @@ from worlds import free_port
 
 TRAIN_KEYS = {
     "method", "options", "workers", "steps", "epochs", "wire", "early_code_ratio_by_kind",
-    "seconds_per_step",
+    "seconds_per_step", "test_loss", "losses",
 }  # fmt: skip
-EPOCH_KEYS = {"epoch", "train_loss", "test_loss", "test_accuracy", "seconds"}
+EPOCH_KEYS = {"epoch", "step", "train_loss", "test_loss", "test_accuracy", "seconds"}
 
 pytestmark = needs_build
 
@@ -116,6 +116,10 @@ def figures(result: dict) -> list[tuple]:
     return [(e["train_loss"], e["test_loss"], e["test_accuracy"]) for e in result["epochs"]]
 
 
+def losses(result: dict) -> list[tuple]:
+    return [(entry["step"], entry["loss"]) for entry in result["losses"]]
+
+
 def test_it_learns_and_tells_everything(tmp_path, images):
     result = train(tmp_path, "--data", images, "--model", "cnn", "--method", "acpsgd:rank=2",
                    "--workers", 2, *LITTLE)  # fmt: skip
@@ -145,6 +149,42 @@ def test_every_model(tmp_path, request, model, data):
                    "--lr", 0.001)  # fmt: skip
     losses = [epoch["train_loss"] for epoch in result["epochs"]]
     assert losses[1] < losses[0]
+
+
+def test_the_first_weights_of_gpt_prefer_no_character(tmp_path, text):
+    result = train(tmp_path, "--data", text, "--model", "gpt", "--lr", 0, "--steps", 1,
+                   "--learners", 1)  # fmt: skip
+    assert result["test_loss"] == pytest.approx(math.log(28), abs=0.1)  # 26 letters, ".", " "
+
+
+def test_steps_cut_the_last_epoch(tmp_path, images):
+    common = ["--data", images, "--model", "mlp", "--learners", 2, "--batch", 4]
+    result = train(tmp_path, *common, "--steps", 190)  # an epoch has 80
+    assert result["steps"] == result["wire"]["steps"] == 190
+    assert [(e["epoch"], e["step"]) for e in result["epochs"]] == [(1, 80), (2, 160), (3, 190)]
+    assert result["test_loss"] == result["epochs"][-1]["test_loss"]
+    whole = train(tmp_path, *common, "--epochs", 3)
+    assert figures(whole)[:2] == figures(result)[:2]
+    assert train(tmp_path, *common, "--steps", 240)["test_loss"] == whole["test_loss"]
+
+
+@pytest.mark.parametrize("steps", [3, 100, 190])
+def test_losses_are_means_over_every_hundredth(tmp_path, images, steps):
+    result = train(tmp_path, "--data", images, "--model", "mlp", "--learners", 2, "--batch", 4,
+                   "--steps", steps)  # fmt: skip
+    losses = result["losses"]
+    assert len(losses) == min(steps, 100)
+    ends = [entry["step"] for entry in losses]
+    assert ends[-1] == steps
+    lengths = numpy.diff([0, *ends])
+    assert set(lengths) <= {math.floor(steps / len(losses)), math.ceil(steps / len(losses))}
+    # Both means are over the same steps.
+    starts = [0, *(epoch["step"] for epoch in result["epochs"])]
+    by_epoch = numpy.dot(numpy.diff(starts), [epoch["train_loss"] for epoch in result["epochs"]])
+    assert numpy.dot(lengths, [entry["loss"] for entry in losses]) == pytest.approx(by_epoch)
+    seconds = [entry["seconds"] for entry in losses]
+    assert all(numpy.diff([0, *seconds]) > 0)
+    assert seconds[-1] == pytest.approx(sum(epoch["seconds"] for epoch in result["epochs"]))
 
 
 def test_learners_as_threads_learn_as_workers_do(tmp_path, images):
@@ -213,10 +253,19 @@ def interrupt(command: list[str], after: str) -> tuple[int, str]:
     return process.wait(), shown
 
 
-@pytest.mark.parametrize("crowd", ["--workers", "--learners"])
-def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, images, crowd):
-    common = ["train", "--data", images, "--model", "mlp", "--method", "topk", crowd, "2",
-              "--epochs", "8", "--batch", "4", "--lr", "0.01"]  # fmt: skip
+LONG_MLP = ["--model", "mlp", "--batch", "4", "--lr", "0.01"]
+
+
+@pytest.mark.parametrize(
+    ("crowd", "data", "model", "steps"),
+    [
+        ("--workers", "images", LONG_MLP, 80),
+        ("--learners", "images", LONG_MLP, 80),
+    ],
+)
+def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, request, crowd, data, model, steps):
+    common = ["train", "--data", request.getfixturevalue(data), *model, "--method", "topk", crowd,
+              "2", "--epochs", "8"]  # fmt: skip
     kept = ["--checkpoint", str(tmp_path / "kept"), "--json", str(tmp_path / "resumed.json")]
     status, shown = interrupt([str(COMMAND), *common, *kept], r"epoch [2-6]/8 \[")
     assert status == 130, shown
@@ -230,7 +279,8 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, images, crowd):
     resumed = json.loads((tmp_path / "resumed.json").read_text())
     uninterrupted = json.loads(whole.read_text())
     assert figures(resumed) == figures(uninterrupted)
-    assert resumed["steps"] == resumed["wire"]["steps"] == 8 * 80
+    assert losses(resumed) == losses(uninterrupted)
+    assert resumed["steps"] == resumed["wire"]["steps"] == 8 * steps
     # Counts go on after a resume. They differ a little: the first payload after it has no agreed
     # size and may need a second exchange.
     for key in ("gradient_bytes", "payload_bytes", "sent_bytes", "dense_bytes"):
@@ -256,6 +306,39 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, images):
         assert sorted(kept.iterdir()) == saved
     longer = gradwire(*common, 2, "--workers", 2, "--resume")
     assert "resumed after step 80" in longer.stdout, longer.stderr
+    shorter = gradwire(*common, 1, "--workers", 2, "--resume")
+    assert "was saved after step 160, but the training has only 80 steps" in shorter.stderr
+
+
+def test_a_training_may_be_resumed_with_more_steps(tmp_path, images):
+    common = ["--data", images, "--model", "mlp", "--learners", 2, "--batch", 4]
+    kept = ["--checkpoint", tmp_path / "kept"]
+    train(tmp_path, *common, *kept, "--steps", 110)
+    resumed = train(tmp_path, *common, *kept, "--steps", 190, "--resume")
+    whole = train(tmp_path, *common, "--steps", 190)
+    assert figures(resumed) == figures(whole)
+    assert losses(resumed) == losses(whole)
+    assert [epoch["step"] for epoch in resumed["epochs"]] == [80, 160, 190]
+
+
+def test_a_cosine_is_resumed_with_the_same_length_only(tmp_path, images):
+    common = ["train", "--data", images, "--model", "mlp", "--learners", 2, "--cosine"]
+    common += ["--checkpoint", tmp_path / "kept", "--steps"]
+    assert gradwire(*common, 10).returncode == 0
+    again = gradwire(*common, 10, "--resume")
+    assert "resumed after step 10" in again.stdout, again.stderr
+    longer = gradwire(*common, 20, "--resume")
+    assert longer.returncode != 0
+    assert "was saved with steps 10, here it is 20" in longer.stderr
+
+
+def test_a_diverged_training_resumes(tmp_path, images):
+    common = ["--data", images, "--model", "mlp", "--learners", 2, "--lr", 1000,
+              "--method", "allreduce", "--checkpoint", tmp_path / "kept"]  # fmt: skip
+    train(tmp_path, *common, "--epochs", 1)
+    result = train(tmp_path, *common, "--epochs", 2, "--resume")
+    assert result["losses"][-1]["loss"] is None
+    assert [epoch["test_loss"] for epoch in result["epochs"]] == [None, None]
 
 
 def test_two_worlds_have_room_on_one_machine(tmp_path, images):
@@ -371,6 +454,8 @@ def test_a_text_that_is_too_short_is_named(tmp_path):
         (["--method", "acpsgd:rank=0"], "rank must be an integer >= 1"),
         (["--json", "/nowhere/results.json"], "cannot write /nowhere/results.json"),
         (["--learners", "2", "--json", "/nowhere/results.json"], "cannot write /nowhere"),
+        (["--steps", "5", "--epochs", "3"], "--epochs excludes --steps"),
+        (["--cosine", "--decay-at", "3"], "--decay-at excludes --cosine"),
         (["--seed", "-1"], "--seed: Value -1 is negative"),
         (["--decay-at", "-5"], "--decay-at: Value -5 not in range"),
         *(

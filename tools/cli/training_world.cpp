@@ -48,6 +48,18 @@ CLI::Validator number(double least, double most) {
           range.str()};
 }
 
+void add_length(CLI::App& command, trainer::Settings& settings) {
+  CLI::Option* epochs =
+      command
+          .add_option("--epochs", settings.epochs, "number of passes through the training samples")
+          ->check(count());
+  command
+      .add_option("--steps", settings.steps,
+                  "number of optimizer steps, in place of --epochs; the last epoch is cut")
+      ->check(count())
+      ->excludes(epochs);
+}
+
 void add_optimizer(CLI::App& command, trainer::Settings& settings) {
   command.add_option("--optimizer", settings.optimizer, "sgd or adam")
       ->check(CLI::IsMember({"sgd", "adam"}));
@@ -60,13 +72,18 @@ void add_schedule(CLI::App& command, trainer::Settings& settings) {
       .add_option("--warmup", settings.warmup_epochs,
                   "number of epochs, such as 0.1, in which the learning rate rises linearly")
       ->check(number(0, 1000));
-  command
-      .add_option("--decay-at", settings.decay_at,
-                  "epochs after which the learning rate is multiplied by --decay, e.g. 30,60")
-      ->delimiter(',')
-      ->check(count());
+  CLI::Option* decay_at =
+      command
+          .add_option("--decay-at", settings.decay_at,
+                      "epochs after which the learning rate is multiplied by --decay, e.g. 30,60")
+          ->delimiter(',')
+          ->check(count());
   command.add_option("--decay", settings.decay, "factor of the learning rate, see --decay-at")
       ->check(number(0, 1));
+  command
+      .add_flag("--cosine", settings.cosine,
+                "after the warm-up the learning rate falls as a cosine to 0 at the end")
+      ->excludes(decay_at);
 }
 
 }  // namespace
@@ -89,7 +106,7 @@ void TrainingWorld::add_options(CLI::App& command) {
                   "number of learners, which are threads of one process, instead of workers")
       ->check(CLI::Range(0, 1024));
   add_count("--batch", settings.batch, "samples per worker and step");
-  add_count("--epochs", settings.epochs, "number of passes through the training samples");
+  add_length(command, settings);
   add_optimizer(command, settings);
   add_schedule(command, settings);
   command

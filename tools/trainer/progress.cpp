@@ -32,29 +32,30 @@ std::string duration(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string title, int64_t epochs, bool silent)
-    : title_(std::move(title)), epochs_(epochs), silent_(silent), terminal_(isatty(1) == 1) {}
+Progress::Progress(std::string title, const Length& length, bool silent)
+    : title_(std::move(title)), length_(length), silent_(silent), terminal_(isatty(1) == 1) {}
 
 bool Progress::due() const {
   return !silent_ && terminal_ && Clock::now() - last_ >= kBetweenUpdates;
 }
 
-void Progress::step(int64_t epoch, int64_t step, int64_t steps, double loss, int64_t sent_bytes) {
+void Progress::step(int64_t steps_done, double loss, int64_t sent_bytes) {
   const auto now = Clock::now();
   last_ = now;
-  const int64_t done = (epoch - 1) * steps + step;
   if (first_ < 0) {
-    first_ = done;
+    first_ = steps_done;
     begin_ = now;
     sent_at_begin_ = sent_bytes;
     return;
   }
   const double elapsed = std::chrono::duration<double>(now - begin_).count();
-  const double rate = static_cast<double>(done - first_) / elapsed;
-  const double left = static_cast<double>(epochs_ * steps - done) / rate;
+  const double rate = static_cast<double>(steps_done - first_) / elapsed;
+  const double left = static_cast<double>(length_.steps - steps_done) / rate;
+  const int64_t epoch = length_.epoch_of(steps_done - 1);
+  const int64_t begin = length_.begin_of(epoch);
   std::printf("\r\033[K%s  epoch %ld/%ld [%s] loss %.4f  %.1f steps/s  %.2f MB/s sent  ETA %s",
-              title_.c_str(), static_cast<long>(epoch), static_cast<long>(epochs_),
-              bar(step, steps).c_str(), loss, rate,
+              title_.c_str(), static_cast<long>(epoch), static_cast<long>(length_.epochs()),
+              bar(steps_done - begin, length_.end_of(epoch) - begin).c_str(), loss, rate,
               static_cast<double>(sent_bytes - sent_at_begin_) / elapsed / 1e6,
               duration(left).c_str());
   std::fflush(stdout);
@@ -68,8 +69,8 @@ void Progress::epoch(int64_t epoch, double train_loss, double test_loss, double 
   std::printf(
       "%s  epoch %ld/%ld  loss %.4f  test loss %.4f  test accuracy %.2f %%  %.1f s  compression "
       "%.1fx\n",
-      title_.c_str(), static_cast<long>(epoch), static_cast<long>(epochs_), train_loss, test_loss,
-      100 * test_accuracy, seconds, compression);
+      title_.c_str(), static_cast<long>(epoch), static_cast<long>(length_.epochs()), train_loss,
+      test_loss, 100 * test_accuracy, seconds, compression);
   std::fflush(stdout);  // output to a pipe would be kept back
 }
 

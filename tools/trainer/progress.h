@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "trainer/schedule.h"
+
 namespace gradwire::trainer {
 
 // Shows the progress of worker 0: one line per epoch and, on a terminal, a line that changes with
@@ -11,10 +13,10 @@ namespace gradwire::trainer {
 class Progress {
  public:
   // All other workers are silent.
-  Progress(std::string title, int64_t epochs, bool silent);
+  Progress(std::string title, const Length& length, bool silent);
 
   bool due() const;  // whether it is time to call step() again
-  void step(int64_t epoch, int64_t step, int64_t steps, double loss, int64_t sent_bytes);
+  void step(int64_t steps_done, double loss, int64_t sent_bytes);
   void epoch(int64_t epoch, double train_loss, double test_loss, double test_accuracy,
              double seconds, double compression);
   void say(const std::string& line);
@@ -24,7 +26,7 @@ class Progress {
   void clear();
 
   std::string title_;
-  int64_t epochs_;
+  Length length_;
   bool silent_;
   bool terminal_;
   bool shown_ = false;  // whether the changing line is on the screen

@@ -2,10 +2,16 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
 namespace gradwire::trainer {
 namespace {
 
 using nlohmann::json;
+
+constexpr int64_t kMostLosses = 100;
 
 double ratio(int64_t whole, int64_t part) {
   return part == 0 ? 1.0 : static_cast<double>(whole) / static_cast<double>(part);
@@ -48,6 +54,16 @@ Stats stats_with(const json& counts) {
                            counts.at("by_kind").at(kind).at(1)};
   }
   return stats;
+}
+
+// A list of numbers. JSON has null in place of numbers that are not finite.
+std::vector<double> numbers(const json& list) {
+  std::vector<double> result;
+  for (const json& number : list) {
+    result.push_back(number.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                      : number.get<double>());
+  }
+  return result;
 }
 
 json to_json(const OptionMap& options) {
@@ -94,9 +110,7 @@ Results::Results(const Request& method, const Settings& settings, int workers)
              {"seed", settings.seed}}) {}
 
 void Results::add_step(const StepFigures& step) {
-  last_loss_ = step.loss;
-  loss_sum_ += step.loss;
-  ++steps_;
+  step_losses_.push_back(step.loss);
   step_seconds_.push_back(step.load + step.forward + step.backward + step.optimizer);
   note_seconds(step);
 }
@@ -108,8 +122,24 @@ void Results::note_seconds(const StepFigures& step) {
   part_seconds_.optimizer += step.optimizer;
 }
 
-double Results::epoch_loss() const {
-  return steps_ == 0 ? 0 : loss_sum_ / static_cast<double>(steps_);
+double Results::mean_loss(int64_t first_step, int64_t end) const {
+  const auto begin = step_losses_.begin();
+  return std::accumulate(begin + first_step, begin + end, 0.0) /
+         static_cast<double>(end - first_step);
+}
+
+std::vector<double> Results::losses() const {
+  const auto steps = static_cast<int64_t>(step_losses_.size());
+  const int64_t parts = std::min(steps, kMostLosses);
+  std::vector<double> means;
+  for (int64_t part = 0; part < parts; ++part) {
+    means.push_back(mean_loss(steps * part / parts, steps * (part + 1) / parts));
+  }
+  return means;
+}
+
+int64_t Results::last_test() const {
+  return epochs_.empty() ? 0 : epochs_.back().at("step").get<int64_t>();
 }
 
 Stats Results::in_all(Stats stats) const {
@@ -131,10 +161,13 @@ void Results::note_early(const Stats& stats) { early_ = ratios_by_kind(in_all(st
 
 EpochFigures Results::end_epoch(int64_t epoch, double train_loss, const Evaluation& test,
                                 const Stats& counted) {
+  // The last epoch of a training that was made longer has been tested before it was complete.
+  if (!epochs_.empty() && epochs_.back().at("epoch") == epoch) epochs_.erase(epochs_.size() - 1);
   const Stats stats = in_all(counted);
   const StepFigures& parts = part_seconds_;
   const double seconds = parts.load + parts.forward + parts.backward + parts.optimizer;
   epochs_.push_back({{"epoch", epoch},
+                     {"step", step_seconds_.size()},
                      {"train_loss", train_loss},
                      {"test_loss", test.loss},
                      {"test_accuracy", test.accuracy},
@@ -150,16 +183,18 @@ EpochFigures Results::end_epoch(int64_t epoch, double train_loss, const Evaluati
                        {"wait", stats.wait_seconds - before_.wait_seconds},
                        {"decode", stats.decode_seconds - before_.decode_seconds}}}});
   before_ = stats;
-  loss_sum_ = 0;
-  steps_ = 0;
   part_seconds_ = {};
   return {.train_loss = train_loss, .seconds = seconds, .code_ratio = stats.code_ratio()};
 }
 
-// If an epoch was interrupted, its loss is kept; its other figures begin again in the resumed run.
+// If an epoch was interrupted, its losses are kept; its other figures begin again in the resumed
+// run.
 json Results::saved(const Stats& stats) const {
-  return {{"counts", counts_of(in_all(stats))}, {"epochs", epochs_},     {"early", early_},
-          {"step_seconds", step_seconds_},      {"loss_sum", loss_sum_}, {"steps", steps_}};
+  return {{"counts", counts_of(in_all(stats))},
+          {"epochs", epochs_},
+          {"early", early_},
+          {"step_seconds", step_seconds_},
+          {"step_losses", step_losses_}};
 }
 
 void Results::restore(const json& saved) {
@@ -167,16 +202,29 @@ void Results::restore(const json& saved) {
   before_ = earlier_;
   epochs_ = saved.at("epochs");
   early_ = saved.at("early");
-  step_seconds_ = saved.at("step_seconds").get<std::vector<double>>();
-  loss_sum_ = saved.at("loss_sum");
-  steps_ = saved.at("steps");
+  step_seconds_ = numbers(saved.at("step_seconds"));
+  step_losses_ = numbers(saved.at("step_losses"));
 }
 
-json Results::finished(const Stats& counted) const {
+json Results::over_time(const std::vector<double>& losses) const {
+  json list = json::array();
+  double elapsed = 0;
+  size_t step = 0;
+  for (size_t part = 0; part < losses.size(); ++part) {
+    const size_t end = step_seconds_.size() * (part + 1) / losses.size();
+    for (; step < end; ++step) elapsed += step_seconds_[step];
+    list.push_back({{"step", step}, {"loss", losses[part]}, {"seconds", elapsed}});
+  }
+  return list;
+}
+
+json Results::finished(const Stats& counted, const std::vector<double>& losses) const {
   const Stats stats = in_all(counted);
   json result = head_;
   result["steps"] = step_seconds_.size();
   result["epochs"] = epochs_;
+  result["test_loss"] = epochs_.back().at("test_loss");
+  result["losses"] = over_time(losses);
   result["wire"] = to_json(stats);
   result["early_code_ratio_by_kind"] =
       early_.is_null() ? ratios_by_kind(stats.by_kind, {}) : early_;

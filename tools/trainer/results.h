@@ -39,15 +39,20 @@ class Results {
   EpochFigures end_epoch(int64_t epoch, double train_loss, const Evaluation& test,
                          const Stats& counted);
 
-  double last_loss() const { return last_loss_; }
-  double epoch_loss() const;  // the mean over the steps of this epoch so far
+  double last_loss() const { return step_losses_.back(); }
+  double mean_loss(int64_t first_step, int64_t end) const;
+  // This worker's mean loss over every hundredth of the training.
+  std::vector<double> losses() const;
+  int64_t last_test() const;  // number of steps done at the last test
 
   nlohmann::json saved(const Stats& stats) const;
   void restore(const nlohmann::json& saved);
-  nlohmann::json finished(const Stats& counted) const;
+  // `losses` are the means of all workers' losses().
+  nlohmann::json finished(const Stats& counted, const std::vector<double>& losses) const;
 
  private:
   void note_seconds(const StepFigures& step);
+  nlohmann::json over_time(const std::vector<double>& losses) const;
   // Adds the counts from before the training was resumed.
   Stats in_all(Stats stats) const;
 
@@ -55,11 +60,8 @@ class Results {
   nlohmann::json epochs_ = nlohmann::json::array();
   nlohmann::json early_;
   std::vector<double> step_seconds_;
-  // These are of the current epoch.
-  double loss_sum_ = 0;
-  int64_t steps_ = 0;
-  StepFigures part_seconds_;
-  double last_loss_ = 0;
+  std::vector<double> step_losses_;
+  StepFigures part_seconds_;  // of the current epoch
   Stats before_;   // counts at the end of the last epoch
   Stats earlier_;  // counts from before a resume, after which the method counts from 0
 };

@@ -11,13 +11,15 @@ struct Settings {
   std::string data = "fashion-mnist";
   std::string model = "cnn";
   int64_t epochs = 5;
+  int64_t steps = 0;   // if above 0, the length of the training in place of epochs
   int64_t batch = 16;  // per worker
   std::string optimizer = "sgd";
   double lr = 0.03;
   double momentum = 0.9;          // of SGD
   double warmup_epochs = 0;       // in these the learning rate rises linearly to lr
-  std::vector<int64_t> decay_at;  // after these epochs the learning rate is multiplied by decay
+  std::vector<int64_t> decay_at;  // after these epochs it is multiplied by decay
   double decay = 0.1;
+  bool cosine = false;  // after the warm-up the learning rate falls as a cosine to 0
   uint64_t seed = 1;
   int64_t train_limit = 0;  // number of samples; 0 for all
   int64_t test_limit = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <optional>
 
 #include "gradwire/distributed_data_parallel.h"
@@ -11,6 +10,7 @@
 #include "trainer/in_process_group.h"
 #include "trainer/progress.h"
 #include "trainer/results.h"
+#include "trainer/schedule.h"
 #include "trainer/stop.h"
 
 namespace gradwire::trainer {
@@ -30,16 +30,6 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings
       model.parameters(), torch::optim::SGDOptions(settings.lr).momentum(settings.momentum));
 }
 
-// Rises linearly at first and falls at the epochs of `decay_at`.
-double learning_rate(const Settings& settings, double epochs_done) {
-  double rate = settings.lr;
-  if (epochs_done < settings.warmup_epochs) rate *= epochs_done / settings.warmup_epochs;
-  for (const int64_t epoch : settings.decay_at) {
-    if (epochs_done >= static_cast<double>(epoch)) rate *= settings.decay;
-  }
-  return rate;
-}
-
 class Training {
  public:
   Training(const Settings& settings, const Request& method, const std::string& title,
@@ -53,11 +43,12 @@ class Training {
         ddp_(model, group, {.method = method.method, .by_name = method.options},
              {.make_group = further_groups_of(group)}),
         optimizer_(make_optimizer(settings, *model)),
-        progress_(title, settings.epochs, group->getRank() != 0),
+        length_(length_of(settings,
+                          EpochBatches::steps(training_, settings.batch, group->getSize()))),
+        progress_(title, length_, group->getRank() != 0),
         results_(method, settings, group->getSize()),
-        stop_(*group),
-        steps_per_epoch_(EpochBatches::steps(training_, settings.batch, group->getSize())) {
-    if (steps_per_epoch_ == 0) {
+        stop_(*group) {
+    if (length_.steps_per_epoch == 0) {
       throw std::invalid_argument("there are fewer training samples (" +
                                   std::to_string(training_.count()) +
                                   ") than one step of all workers takes (" +
@@ -70,33 +61,33 @@ class Training {
 
   json run() {
     if (settings_.resume) resume();
-    while (step_ < settings_.epochs * steps_per_epoch_) {
-      train_epoch(step_ / steps_per_epoch_ + 1);
+    while (step_ < length_.steps) {
+      train_epoch(length_.epoch_of(step_));
       save();
     }
-    return results_.finished(ddp_.stats());
+    return results_.finished(ddp_.stats(), means_over_workers(results_.losses()));
   }
 
  private:
   void train_epoch(int64_t epoch) {
-    const int64_t first = step_ % steps_per_epoch_;
     EpochBatches batches(training_, settings_.batch, group_->getRank(), group_->getSize(),
-                         settings_.seed * 1000003 + static_cast<uint64_t>(epoch), first);
+                         settings_.seed * 1000003 + static_cast<uint64_t>(epoch),
+                         step_ - length_.begin_of(epoch));
     end_of_step_ = Clock::now();
-    for (int64_t step = first; step < steps_per_epoch_; ++step) {
+    while (step_ < length_.end_of(epoch)) {
       if (stop_.stops_before(step_)) {
         save();
         throw Interrupted();
       }
       take_step(batches);
       if (progress_.due()) {
-        progress_.step(epoch, step + 1, steps_per_epoch_, results_.last_loss(),
-                       ddp_.stats().sent_bytes);
+        progress_.step(step_, results_.last_loss(), ddp_.stats().sent_bytes);
       }
     }
     const Evaluation test = evaluate();
-    const EpochFigures figures =
-        results_.end_epoch(epoch, mean_over_workers(results_.epoch_loss()), test, ddp_.stats());
+    const double train_loss =
+        means_over_workers({results_.mean_loss(length_.begin_of(epoch), step_)})[0];
+    const EpochFigures figures = results_.end_epoch(epoch, train_loss, test, ddp_.stats());
     progress_.epoch(epoch, figures.train_loss, test.loss, test.accuracy, figures.seconds,
                     figures.code_ratio);
   }
@@ -105,8 +96,7 @@ class Training {
     const auto begin = end_of_step_;  // so that the time for bookkeeping counts
     const Batch batch = batches.next();
     const auto loaded = Clock::now();
-    const double rate = learning_rate(
-        settings_, static_cast<double>(step_) / static_cast<double>(steps_per_epoch_));
+    const double rate = learning_rate(settings_, length_, step_);
     for (auto& group : optimizer_->param_groups()) group.options().set_lr(rate);
     optimizer_->zero_grad();
     const torch::Tensor loss =
@@ -151,10 +141,8 @@ class Training {
       predictions += batch.target.numel();
     }
     model_->train();
-    std::vector<at::Tensor> sums = {torch::tensor(
-        {loss, static_cast<double>(correct), static_cast<double>(predictions)}, torch::kDouble)};
-    group_->allreduce(sums)->wait();
-    const auto* sum = sums[0].const_data_ptr<double>();
+    const auto sum = sums_over_workers(
+        {loss, static_cast<double>(correct), static_cast<double>(predictions)});
     return {.loss = sum[0] / sum[2], .accuracy = sum[1] / sum[2]};
   }
 
@@ -163,25 +151,36 @@ class Training {
     group_->broadcast(tensors)->wait();
   }
 
-  double mean_over_workers(double value) {
-    std::vector<at::Tensor> sum = {torch::tensor({value}, torch::kDouble)};
-    group_->allreduce(sum)->wait();
-    return sum[0].item<double>() / group_->getSize();
+  std::vector<double> sums_over_workers(const std::vector<double>& values) {
+    std::vector<at::Tensor> sums = {torch::tensor(values, torch::kDouble)};
+    group_->allreduce(sums)->wait();
+    const auto* first = sums[0].const_data_ptr<double>();
+    return {first, first + sums[0].numel()};
   }
 
-  // A resumed training must have the same. It may have more epochs.
+  std::vector<double> means_over_workers(const std::vector<double>& values) {
+    std::vector<double> means = sums_over_workers(values);
+    for (double& mean : means) mean /= group_->getSize();
+    return means;
+  }
+
+  // A resumed training must have the same. It may be longer, except with a cosine, whose shape
+  // depends on the length.
   json kept_settings() const {
-    return {{"workers", group_->getSize()},
-            {"model", settings_.model},
-            {"samples", training_.count()},
-            {"batch", settings_.batch},
-            {"seed", settings_.seed},
-            {"optimizer", settings_.optimizer},
-            {"lr", settings_.lr},
-            {"momentum", settings_.momentum},
-            {"warmup", settings_.warmup_epochs},
-            {"decay", settings_.decay},
-            {"decay-at", settings_.decay_at}};
+    json kept = {{"workers", group_->getSize()},
+                 {"model", settings_.model},
+                 {"samples", training_.count()},
+                 {"batch", settings_.batch},
+                 {"seed", settings_.seed},
+                 {"optimizer", settings_.optimizer},
+                 {"lr", settings_.lr},
+                 {"momentum", settings_.momentum},
+                 {"warmup", settings_.warmup_epochs},
+                 {"decay", settings_.decay},
+                 {"decay-at", settings_.decay_at},
+                 {"cosine", settings_.cosine}};
+    if (settings_.cosine) kept["steps"] = length_.steps;
+    return kept;
   }
 
   void save() {
@@ -198,6 +197,12 @@ class Training {
     results_.restore(checkpoint.progress);
     ddp_.load_state(checkpoint.gradwire);
     step_ = checkpoint.step;
+    // Without this, a training that is made shorter could end where nothing was tested.
+    if (step_ > length_.steps || (step_ == length_.steps && results_.last_test() != step_)) {
+      throw std::invalid_argument("--resume: " + settings_.checkpoint + " was saved after step " +
+                                  std::to_string(step_) + ", but the training has only " +
+                                  std::to_string(length_.steps) + " steps");
+    }
     progress_.say("resumed after step " + std::to_string(step_));
   }
 
@@ -208,11 +213,11 @@ class Training {
   std::shared_ptr<Model> model_;
   DistributedDataParallel<std::shared_ptr<Model>> ddp_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  Length length_;
   Progress progress_;
   Results results_;
   StopAgreement stop_;
   std::optional<CheckpointFolder> folder_;
-  int64_t steps_per_epoch_;
   int64_t step_ = 0;               // number of steps done
   Clock::time_point end_of_step_;  // when the last step ended
 };
