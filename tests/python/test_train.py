@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+import torch
 from built import COMMAND, ROOT, needs_build
 from gradwire import Stats
 from launchers import skip_without_lab
@@ -151,6 +152,20 @@ def test_every_model(tmp_path, request, model, data):
     assert losses[1] < losses[0]
 
 
+MODERN = ["--model", "gpt", "--optimizer", "adamw", "--lr", 0.001, "--weight-decay", 0.1,
+          "--clip", 1, "--cosine", "--warmup", 0.5]  # fmt: skip
+
+
+def test_two_workers_train_gpt_as_one_does_with_the_whole_batch(tmp_path, text):
+    common = ["--data", text, *MODERN, "--method", "allreduce", "--steps", 8]
+    one = train(tmp_path, *common, "--workers", 1, "--batch", 8)
+    two = train(tmp_path, *common, "--workers", 2, "--batch", 4)
+    for ones, twos in zip(one["losses"], two["losses"], strict=True):
+        assert twos["loss"] == pytest.approx(ones["loss"], rel=1e-3)
+    assert one["losses"][-1]["loss"] < one["losses"][0]["loss"] - 0.1
+    assert two["test_loss"] == pytest.approx(one["test_loss"], rel=1e-3)
+
+
 def test_the_first_weights_of_gpt_prefer_no_character(tmp_path, text):
     result = train(tmp_path, "--data", text, "--model", "gpt", "--lr", 0, "--steps", 1,
                    "--learners", 1)  # fmt: skip
@@ -185,6 +200,40 @@ def test_losses_are_means_over_every_hundredth(tmp_path, images, steps):
     seconds = [entry["seconds"] for entry in losses]
     assert all(numpy.diff([0, *seconds]) > 0)
     assert seconds[-1] == pytest.approx(sum(epoch["seconds"] for epoch in result["epochs"]))
+
+
+def weights(folder: Path, step: int) -> dict[str, torch.Tensor]:
+    saved = torch.load(folder / f"step{step}-worker0.pt", weights_only=False)
+    return {name: value for name, value in saved.items() if name.startswith("model/")}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_only_matrices_decay(tmp_path, images, optimizer):
+    def after_one_step(name: str, lr: float, decay: float) -> dict[str, torch.Tensor]:
+        train(tmp_path, "--data", images, "--model", "mlp", "--learners", 2, "--steps", 1, "--lr",
+              lr, "--optimizer", optimizer, "--weight-decay", decay,
+              "--checkpoint", tmp_path / name)  # fmt: skip
+        return weights(tmp_path / name, 1)
+
+    first = after_one_step("first", 0, 0)
+    plain = after_one_step("plain", 0.1, 0)
+    decayed = after_one_step("decayed", 0.1, 0.5)
+    for name, weight in first.items():
+        change = 0.1 * 0.5 * weight if weight.dim() >= 2 else torch.zeros_like(weight)
+        torch.testing.assert_close(plain[name] - decayed[name], change, atol=1e-6, rtol=0)
+
+
+def test_a_clipped_step_is_as_long_as_the_learning_rate_says(tmp_path, images):
+    # An epoch is one step here, and each saves. Three quarters of the way from the warm-up to the
+    # end are done before the last step.
+    common = ["--data", images, "--model", "mlp", "--method", "topk", "--learners", 2, "--batch",
+              320, "--momentum", 0, "--lr", 0.5, "--clip", 0.01, "--warmup", 2]  # fmt: skip
+    for schedule, rate in (([], 0.5), (["--cosine"], 0.5 * 0.5 * (1 + math.cos(0.75 * math.pi)))):
+        folder = tmp_path / f"kept{len(schedule)}"
+        train(tmp_path, *common, *schedule, "--steps", 6, "--checkpoint", folder)
+        before, after = weights(folder, 5), weights(folder, 6)
+        squares = sum((after[name] - before[name]).double().square().sum() for name in after)
+        assert math.sqrt(squares) == pytest.approx(rate * 0.01, rel=1e-3)
 
 
 def test_learners_as_threads_learn_as_workers_do(tmp_path, images):
@@ -254,6 +303,7 @@ def interrupt(command: list[str], after: str) -> tuple[int, str]:
 
 
 LONG_MLP = ["--model", "mlp", "--batch", "4", "--lr", "0.01"]
+LONG_GPT = [*map(str, MODERN), "--batch", "1", "--train-limit", "24", "--test-limit", "8"]
 
 
 @pytest.mark.parametrize(
@@ -261,6 +311,7 @@ LONG_MLP = ["--model", "mlp", "--batch", "4", "--lr", "0.01"]
     [
         ("--workers", "images", LONG_MLP, 80),
         ("--learners", "images", LONG_MLP, 80),
+        ("--learners", "text", LONG_GPT, 12),
     ],
 )
 def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path, request, crowd, data, model, steps):
@@ -330,6 +381,8 @@ def test_a_cosine_is_resumed_with_the_same_length_only(tmp_path, images):
     longer = gradwire(*common, 20, "--resume")
     assert longer.returncode != 0
     assert "was saved with steps 10, here it is 20" in longer.stderr
+    other = gradwire(*common, 10, "--resume", "--clip", 2)
+    assert "was saved with clip 0.0, here it is 2.0" in other.stderr
 
 
 def test_a_diverged_training_resumes(tmp_path, images):
@@ -460,7 +513,7 @@ def test_a_text_that_is_too_short_is_named(tmp_path):
         (["--decay-at", "-5"], "--decay-at: Value -5 not in range"),
         *(
             ([option, "nan"], f"{option}: Value nan not in range")
-            for option in ("--lr", "--momentum", "--warmup", "--decay")
+            for option in ("--lr", "--momentum", "--weight-decay", "--clip", "--warmup", "--decay")
         ),
     ],
 )

@@ -61,10 +61,18 @@ void add_length(CLI::App& command, trainer::Settings& settings) {
 }
 
 void add_optimizer(CLI::App& command, trainer::Settings& settings) {
-  command.add_option("--optimizer", settings.optimizer, "sgd or adam")
-      ->check(CLI::IsMember({"sgd", "adam"}));
+  command.add_option("--optimizer", settings.optimizer, "sgd, adam or adamw")
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   command.add_option("--lr", settings.lr, "learning rate")->check(number(0, 1000));
   command.add_option("--momentum", settings.momentum, "momentum of SGD")->check(number(0, 1));
+  command
+      .add_option("--weight-decay", settings.weight_decay,
+                  "decay of matrices, not of vectors; without this 0.1 with adamw, otherwise 0")
+      ->check(number(0, 1));
+  command
+      .add_option("--clip", settings.clip,
+                  "scale a gradient with a larger norm down to this norm; 0: never")
+      ->check(number(0, 1e6));
 }
 
 void add_schedule(CLI::App& command, trainer::Settings& settings) {

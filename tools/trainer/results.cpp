@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "trainer/optimizer.h"
+
 namespace gradwire::trainer {
 namespace {
 
@@ -107,6 +109,8 @@ Results::Results(const Request& method, const Settings& settings, int workers)
              {"batch", settings.batch},
              {"optimizer", settings.optimizer},
              {"lr", settings.lr},
+             {"weight_decay", weight_decay_of(settings)},
+             {"clip", settings.clip},
              {"seed", settings.seed}}) {}
 
 void Results::add_step(const StepFigures& step) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,11 @@ struct Settings {
   int64_t batch = 16;  // per worker
   std::string optimizer = "sgd";
   double lr = 0.03;
-  double momentum = 0.9;          // of SGD
-  double warmup_epochs = 0;       // in these the learning rate rises linearly to lr
-  std::vector<int64_t> decay_at;  // after these epochs it is multiplied by decay
+  double momentum = 0.9;               // of SGD
+  std::optional<double> weight_decay;  // without a value, the optimizer's own (optimizer.h)
+  double clip = 0;                     // largest norm of the gradient; 0 for any
+  double warmup_epochs = 0;            // in these the learning rate rises linearly to lr
+  std::vector<int64_t> decay_at;       // after these epochs it is multiplied by decay
   double decay = 0.1;
   bool cosine = false;  // after the warm-up the learning rate falls as a cosine to 0
   uint64_t seed = 1;

@@ -8,6 +8,7 @@
 #include "trainer/batches.h"
 #include "trainer/checkpoint.h"
 #include "trainer/in_process_group.h"
+#include "trainer/optimizer.h"
 #include "trainer/progress.h"
 #include "trainer/results.h"
 #include "trainer/schedule.h"
@@ -20,15 +21,6 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int64_t kEarlySteps = 50;
-
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings, Model& model) {
-  if (settings.optimizer == "adam") {
-    return std::make_unique<torch::optim::Adam>(model.parameters(),
-                                                torch::optim::AdamOptions(settings.lr));
-  }
-  return std::make_unique<torch::optim::SGD>(
-      model.parameters(), torch::optim::SGDOptions(settings.lr).momentum(settings.momentum));
-}
 
 class Training {
  public:
@@ -104,6 +96,9 @@ class Training {
     const auto forward = Clock::now();
     loss.backward();  // also compresses, sends and receives
     const auto backward = Clock::now();
+    if (settings_.clip > 0) {
+      torch::nn::utils::clip_grad_norm_(model_->parameters(), settings_.clip);
+    }
     optimizer_->step();
     const auto end = end_of_step_ = Clock::now();
     ++step_;
@@ -175,6 +170,8 @@ class Training {
                  {"optimizer", settings_.optimizer},
                  {"lr", settings_.lr},
                  {"momentum", settings_.momentum},
+                 {"weight-decay", weight_decay_of(settings_)},
+                 {"clip", settings_.clip},
                  {"warmup", settings_.warmup_epochs},
                  {"decay", settings_.decay},
                  {"decay-at", settings_.decay_at},
