@@ -1,6 +1,8 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <span>
@@ -40,6 +42,13 @@ inline std::vector<float> gradient_like(std::size_t size, unsigned seed) {
     }
   }
   return values;
+}
+
+// What a comparison must see to tell -0 from 0 and to find NaN equal to itself.
+inline std::vector<std::uint32_t> bits_of(std::span<const float> values) {
+  std::vector<std::uint32_t> bits;
+  for (float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  return bits;
 }
 
 // A copy that begins one element after an aligned address.

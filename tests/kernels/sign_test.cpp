@@ -13,12 +13,6 @@
 namespace gradwire::kernels {
 namespace {
 
-std::vector<std::uint32_t> bits_of(std::span<const float> values) {
-  std::vector<std::uint32_t> bits;
-  for (float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
-  return bits;
-}
-
 struct Encoder {
   std::vector<std::uint8_t> bits;
   std::vector<double> block_sums;
