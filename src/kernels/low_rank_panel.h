@@ -74,13 +74,17 @@ struct Lines {
   Lines from(std::size_t line, std::size_t column) const { return {at(line, column), stride}; }
 };
 
+// The first aligned address of a scratch buffer.
+inline float* aligned(std::span<float> buffer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
+  const std::size_t line_bytes = kLineFloats * sizeof(float);
+  return buffer.data() + (round_up(address, line_bytes) - address) / sizeof(float);
+}
+
 // The parts of the caller's scratch buffer.
 struct Scratch {
   Scratch(const Shape& shape, std::span<float> buffer) {
-    const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
-    const std::size_t line_bytes = kLineFloats * sizeof(float);
-    float* start = buffer.data() + (round_up(address, line_bytes) - address) / sizeof(float);
-    pending_panel = {start, line_stride(panel_columns(shape))};
+    pending_panel = {aligned(buffer), line_stride(panel_columns(shape))};
     factor_panel = pending_panel.from(shape.rank, 0);
     tile = {factor_panel.at(shape.rank, 0), line_stride(tile_columns(shape))};
   }

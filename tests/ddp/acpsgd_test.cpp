@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "../kernels/without_bf16.h"
 #include "gradient_feeder.h"
 #include "world.h"
 
@@ -48,6 +49,7 @@ class Acpsgd : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Workers, Acpsgd, testing::Values(1, 2, 3, 4, 8));
 
 TEST_P(Acpsgd, FollowsItsDefinitionStepByStep) {
+  const kernels::WithoutBf16 close_to_double;
   constexpr int kSteps = 20;
   const int workers = GetParam();
   struct Record {

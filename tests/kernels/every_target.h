@@ -3,16 +3,25 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/simd.h"
 
 namespace gradwire::kernels {
 
-// Runs `body` once on each SIMD target that this machine supports, then returns to the best one.
+// The SIMD targets that this machine supports, the best one first.
+inline std::vector<std::int64_t> each_target() {
+  std::vector<std::int64_t> targets;
+  for (std::int64_t rest = supported_targets(); rest != 0; rest &= rest - 1) {
+    targets.push_back(best_target(rest));
+  }
+  return targets;
+}
+
+// Runs `body` once on each of them, then returns to the best one.
 template <class Body>
 void on_every_target(Body&& body) {
-  for (std::int64_t rest = supported_targets(); rest != 0; rest &= rest - 1) {
-    const std::int64_t target = best_target(rest);
+  for (const std::int64_t target : each_target()) {
     SCOPED_TRACE(target_name(target));
     ASSERT_TRUE(pin_target(target));
     body();

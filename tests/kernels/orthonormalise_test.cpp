@@ -1,7 +1,6 @@
 #include "kernels/orthonormalise.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "every_target.h"
 
 namespace gradwire::kernels {
 namespace {
@@ -67,8 +68,8 @@ void expect_spans(const Factor& basis, const Factor& original, double tolerance)
 
 class Orthonormalise : public testing::TestWithParam<std::int64_t> {
  protected:
-  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
-  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+  void SetUp() override { ASSERT_TRUE(pin_target(GetParam())); }
+  void TearDown() override { pin_target(best_target(supported_targets())); }
 };
 
 struct Size {
@@ -181,9 +182,8 @@ TEST_P(Orthonormalise, SameBitsTwice) {
   EXPECT_EQ(orthonormalised(factor).values, orthonormalised(factor).values);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Orthonormalise,
-                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Targets, Orthonormalise, testing::ValuesIn(each_target()),
+                         [](const auto& info) { return std::string(target_name(info.param)); });
 
 TEST(OrthonormaliseEmpty, NothingToDo) { orthonormalised(Factor{0, 0, {}}); }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "every_target.h"
+#include "without_bf16.h"
 
 namespace gradwire::kernels {
 namespace {
@@ -43,6 +44,25 @@ TEST(Simd, NamesDiffer) {
   });
   EXPECT_EQ(names.size(), static_cast<std::size_t>(count));
   EXPECT_EQ(names.count("Unknown"), 0U);
+}
+
+TEST(Simd, OnlyTheBestTargetHasBf16) {
+  on_every_target([] {
+    if (runs_on_bf16()) {
+      EXPECT_EQ(current_target(), best_target(supported_targets()));
+    }
+  });
+}
+
+// Workers with and without bf16 meet at a target that both have.
+TEST(Simd, LeavesBf16ForAnotherTarget) {
+  const std::int64_t before = current_target();
+  {
+    const WithoutBf16 without;
+    EXPECT_FALSE(runs_on_bf16());
+    EXPECT_NE(current_target() & supported_targets(), 0);
+  }
+  EXPECT_EQ(current_target(), before);
 }
 
 TEST(Simd, RestoresTheBestTarget) {

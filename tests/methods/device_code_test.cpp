@@ -9,6 +9,7 @@
 
 #include <regex>
 
+#include "../kernels/without_bf16.h"
 #include "counted_code.h"
 #include "gradients.h"
 #include "gradwire/methods.h"
@@ -126,6 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, BothCodes, testing::ValuesIn(all_choices()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(BothCodes, GiveTheSameUpToRounding) {
+  const kernels::WithoutBf16 as_aten_does;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     SCOPED_TRACE(c10::toString(type));
     const History wanted = history_of(GetParam(), type, kernel_code());
