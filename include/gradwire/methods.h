@@ -16,8 +16,8 @@ struct OptionDescription {
   std::string rule;  // the values it takes, in words
 };
 
-// What becomes of a gradient: all of it arrives; all of it arrives, rounded; a part of it arrives in
-// a later step, or never.
+// What becomes of a gradient: all of it arrives; all of it arrives, rounded; a part of it arrives
+// in a later step, or never.
 enum class LossClass : uint8_t { exact, rounded, delayed };
 constexpr std::array<const char*, 3> kLossClassNames = {"exact", "rounded", "delayed"};
 

@@ -165,8 +165,8 @@ Situation AutoMethod::situation_on(const planner::MeasuredLink& link, const plan
   situation.profile.rates = coding_rates(device, method_models());
   situation.profile.flops_per_second = device.flops_per_second;
   if (!has_decided_) {  // later, plain steps seldom run, and the Reducer seldom measures
-    situation.most_to_save = exposed_communication(
-        situation, job.waited_seconds() + situation.profile.lost_seconds);
+    situation.most_to_save =
+        exposed_communication(situation, job.waited_seconds() + situation.profile.lost_seconds);
     other_seconds_ = unexplained_seconds(situation, situation.most_to_save);
   }
   situation.other_seconds = other_seconds_;

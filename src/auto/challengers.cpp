@@ -41,8 +41,8 @@ double exposed_communication(const Situation& plain, double waited_seconds) {
 
 double unexplained_seconds(const Situation& plain, double exposed_seconds) {
   // Where more is exposed than the model says, the network is slower than the model thinks.
-  const double explained = std::max(prediction_of(plain, {}).seconds,
-                                    plain.profile.compute_seconds() + exposed_seconds);
+  const double explained =
+      std::max(prediction_of(plain, {}).seconds, plain.profile.compute_seconds() + exposed_seconds);
   return std::max(0.0, plain.step_seconds - explained);
 }
 

@@ -31,8 +31,9 @@ struct AdacompBlock {
   double gmax_sum = 0;
 };
 
-// Replaces the residual E of one block, which is made of whole bins, by G and writes its selection. There must be room for as
-// many entries as the block has elements (fewer than 2^31). bin_length >= 1.
+// Replaces the residual E of one block, which is made of whole bins, by G and writes its selection.
+// There must be room for as many entries as the block has elements (fewer than 2^31). bin_length
+// >= 1.
 AdacompBlock adacomp_select(std::span<const float> gradient, std::span<float> residual,
                             std::size_t bin_length, std::uint32_t* selection);
 

@@ -15,9 +15,9 @@
 // and the factor may still be rounded for sending: the pair that the caller keeps is the one that
 // is subtracted. Settling first and then encoding with nothing pending gives the same bits.
 //
-// The best SIMD target (low_rank_bf16.h) rounds the operands of A · right and Aᵀ · left to bf16. All
-// else is fp32 on every target: the pair that is sent is the pair that is subtracted, so what the
-// rounding leaves unsent stays in the residual.
+// The best SIMD target (low_rank_bf16.h) rounds the operands of A · right and Aᵀ · left to bf16.
+// All else is fp32 on every target: the pair that is sent is the pair that is subtracted, so what
+// the rounding leaves unsent stays in the residual.
 //
 // Every function works on a range of rows or of columns, and no result depends on how a matrix is
 // split into ranges. Ranges of some hundred rows keep the cost of packing the factors low. No

@@ -137,8 +137,7 @@ struct SettledValues {
         const std::size_t at = i * stride + v * kLanes;
         const Vector settled =
             _mm512_sub_ps(_mm512_maskz_loadu_ps(masks.lanes[v], residual + at), values[i][v]);
-        values[i][v] =
-            _mm512_add_ps(_mm512_maskz_loadu_ps(masks.lanes[v], gradient + at), settled);
+        values[i][v] = _mm512_add_ps(_mm512_maskz_loadu_ps(masks.lanes[v], gradient + at), settled);
         check[v] = _mm512_fmadd_ps(values[i][v], zero, check[v]);
       }
     }

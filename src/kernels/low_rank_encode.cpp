@@ -120,8 +120,8 @@ Progress encode_left_target(const EncodeStep& step, const float* right, float* l
   return {finite, {shape.columns, shape.columns}, end, end};
 }
 
-Progress encode_right_target(const EncodeStep& step, const float* left, float* right,
-                             Range columns, const Scratch& scratch) {
+Progress encode_right_target(const EncodeStep& step, const float* left, float* right, Range columns,
+                             const Scratch& scratch) {
   const auto& [shape, gradient, residual, pending] = step;
   const std::size_t width = panel_columns(shape);
   for (std::size_t column = columns.begin; column < columns.end; column += width) {
@@ -232,10 +232,9 @@ std::size_t scratch_floats(const Shape& shape) {
 bool encode_left(const Shape& shape, const float* gradient, float* residual, FactorPair pending,
                  const float* right, float* left, Range rows, std::span<float> scratch) {
   const EncodeStep step{shape, gradient, residual, pending};
-  const Progress progress = runs_on_bf16()
-                                ? bf16::encode_left(step, right, left, rows, scratch)
-                                : HWY_DYNAMIC_DISPATCH(encode_left_target)(
-                                      step, right, left, rows, Scratch(shape, scratch));
+  const Progress progress = runs_on_bf16() ? bf16::encode_left(step, right, left, rows, scratch)
+                                           : HWY_DYNAMIC_DISPATCH(encode_left_target)(
+                                                 step, right, left, rows, Scratch(shape, scratch));
   if (!progress.complete) roll_back(step, {rows, {0, shape.columns}}, progress, scratch);
   return progress.complete;
 }

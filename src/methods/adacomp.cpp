@@ -37,12 +37,11 @@ uint32_t chunk_length_for(size_t bin_length) {
 class AdacompState final : public GatheredState {
  public:
   AdacompState(const Parameter& parameter, size_t bin_length, bool error_feedback)
-      : GatheredState(
-            parameter,
-            {.elements = static_cast<uint64_t>(parameter.tensor.numel()),
-             .chunk_length = chunk_length_for(bin_length),
-             .with_signs = true},
-            error_feedback),
+      : GatheredState(parameter,
+                      {.elements = static_cast<uint64_t>(parameter.tensor.numel()),
+                       .chunk_length = chunk_length_for(bin_length),
+                       .with_signs = true},
+                      error_feedback),
         bin_length_(bin_length) {
     expected_bytes = first_guess();
   }
@@ -59,8 +58,8 @@ class AdacompState final : public GatheredState {
 
   void encode(const at::Tensor& gradient, wire::PayloadWriter& writer) override {
     wire::PositionsWriter& positions = writer.begin_adacomp(shape_);
-    const std::optional<float> scale = code.gathered.encode_bins(gradient, error_, unsettled(),
-                                                                 bin_length_, shape_, positions);
+    const std::optional<float> scale =
+        code.gathered.encode_bins(gradient, error_, unsettled(), bin_length_, shape_, positions);
     unsettled_positions_.clear();
     if (!scale) return writer.non_finite();
     if (error_.defined()) {

@@ -21,7 +21,10 @@ MethodEntry auto_method(const std::vector<MethodEntry>& others) {
       .options = {integer_option("rank", 4, 1), subset_option("candidates", candidates)},
       .parameter_options = {},
       .create = [](const OptionMap&) { return find_method("allreduce").create({}); },
-      .facts = [](const OptionMap&) { return Facts{LossClass::delayed, true}; },
+      .facts =
+          [](const OptionMap&) {
+            return Facts{LossClass::delayed, true};
+          },
   };
 }
 

@@ -211,11 +211,11 @@ class GatheredExchange final : public Exchange {
   size_t overflow_ = 0;
   size_t needed_ = 0;  // of this worker's payload
   std::vector<size_t> record_ends_;
-  at::Tensor payload_;                   // this worker's, on the host
-  at::Tensor received_;                  // by the latest round, on the parameters' device
-  at::Tensor arrived_;                   // all payloads so far, one after the other, on the host
+  at::Tensor payload_;   // this worker's, on the host
+  at::Tensor received_;  // by the latest round, on the parameters' device
+  at::Tensor arrived_;   // all payloads so far, one after the other, on the host
   std::vector<wire::SparseRecord> records_;  // [slot * workers + worker]
-  std::vector<size_t> record_bytes_;     // the largest of every slot
+  std::vector<size_t> record_bytes_;         // the largest of every slot
 };
 
 bool is_accepted(const at::Tensor& tensor) {

@@ -257,9 +257,8 @@ class GatheredKernels final : public GatheredCode {
                    wire::PayloadWriter& writer) {
     if (selected.empty()) return writer.non_finite();
     if (type == wire::ValueType::fp32) {
-      send_values<float>(selected, shape, writer, [&](auto indices, auto values) {
-        kernels::take(total, indices, values);
-      });
+      send_values<float>(selected, shape, writer,
+                         [&](auto indices, auto values) { kernels::take(total, indices, values); });
     } else {
       send_values<uint16_t>(selected, shape, writer, [&](auto indices, auto values) {
         kernels::take_rounded(half_format(type), total, indices, values);

@@ -119,8 +119,8 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
   const auto fp32 = tensor.options().dtype(at::kFloat).requires_grad(false);
   const auto seed =
       static_cast<uint64_t>(std::get<int64_t>(options.at("seed"))) ^ stable_hash(parameter.name);
-  return std::make_unique<LowRankState>(
-      rows, columns, rank, std::get<bool>(options.at("error_feedback")), seed, fp32);
+  return std::make_unique<LowRankState>(rows, columns, rank,
+                                        std::get<bool>(options.at("error_feedback")), seed, fp32);
 }
 
 }  // namespace gradwire

@@ -64,8 +64,8 @@ class LowRankKernels final : public LowRankCode {
     std::vector<low_rank::Range> done;
     std::atomic<bool> finite = true;
     for_each_range(product.size(0), shape, [&](low_rank::Range range, std::span<float> scratch) {
-      if (encode_range(shape, input(gradient), output(residual), pointers_of(pending),
-                       input(basis), output(product), range, scratch)) {
+      if (encode_range(shape, input(gradient), output(residual), pointers_of(pending), input(basis),
+                       output(product), range, scratch)) {
         const std::lock_guard lock(mutex);
         done.push_back(range);
       } else {

@@ -26,8 +26,7 @@ void for_each_piece(int64_t elements, const Function& function) {
   at::parallel_for(0, (elements + kPiece - 1) / kPiece, 1, [&](int64_t begin, int64_t end) {
     for (int64_t first = begin * kPiece; first < std::min(end * kPiece, elements);
          first += kPiece) {
-      function(static_cast<size_t>(first),
-               static_cast<size_t>(std::min(kPiece, elements - first)));
+      function(static_cast<size_t>(first), static_cast<size_t>(std::min(kPiece, elements - first)));
     }
   });
 }

@@ -64,8 +64,7 @@ MethodEntry sign_method() {
                   .tensor_operations = {.encode = 12, .decode = 2, .decode_payload = 150},
                   .cost =
                       [](const planner::BucketView& bucket) {
-                        return planner::gathered(bucket,
-                                                 sign_bytes(bucket, planner::kRecordBytes));
+                        return planner::gathered(bucket, sign_bytes(bucket, planner::kRecordBytes));
                       }},
                  {.name = "sign-vote",
                   .colour = "#8a6d3b",

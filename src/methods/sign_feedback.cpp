@@ -28,8 +28,7 @@ namespace {
 class SignState final : public ParameterState {
  public:
   SignState(const at::Tensor& parameter, bool error_feedback)
-      : ParameterState(parameter.device()),
-        total(zero_residual(parameter, error_feedback)) {}
+      : ParameterState(parameter.device()), total(zero_residual(parameter, error_feedback)) {}
 
   // A copy where something is pending: a step under way may still have to be rolled back.
   at::Tensor residual() const override {

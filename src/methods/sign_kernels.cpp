@@ -32,10 +32,9 @@ size_t encode_without_residual(std::span<const float> gradient, std::span<uint8_
   for (size_t first = 0; first < gradient.size(); first += kernels::kSignBlock) {
     float nothing[kernels::kSignBlock] = {};
     const size_t count = std::min(kernels::kSignBlock, gradient.size() - first);
-    const size_t encoded =
-        kernels::encode_signs(gradient.subspan(first, count), {nothing, count}, 0,
-                              bits_from(bits, first, count),
-                              block_sums.subspan(first / kernels::kSignBlock, 1));
+    const size_t encoded = kernels::encode_signs(
+        gradient.subspan(first, count), {nothing, count}, 0, bits_from(bits, first, count),
+        block_sums.subspan(first / kernels::kSignBlock, 1));
     if (encoded != count) return first;
   }
   return gradient.size();
@@ -55,10 +54,9 @@ class SignKernels final : public SignCode {
       const auto piece_sums =
           std::span(block_sums).subspan(first / kernels::kSignBlock, kernels::sign_blocks(count));
       encoded[first / kPiece] =
-          feedback
-              ? kernels::encode_signs(values.subspan(first, count), sums.subspan(first, count),
-                                      pending, piece_bits, piece_sums)
-              : encode_without_residual(values.subspan(first, count), piece_bits, piece_sums);
+          feedback ? kernels::encode_signs(values.subspan(first, count), sums.subspan(first, count),
+                                           pending, piece_bits, piece_sums)
+                   : encode_without_residual(values.subspan(first, count), piece_bits, piece_sums);
     });
     if (std::accumulate(encoded.begin(), encoded.end(), size_t{0}) == values.size()) {
       return static_cast<float>(kernels::sum_blocks(block_sums) /

@@ -28,9 +28,7 @@ void ModelOption::check(const OptionMap& given, const std::string& whose) const 
 
 const MethodModel& plain_all_reduce() {
   static const MethodModel model{
-      .name = "allreduce",
-      .colour = "#000000",
-      .cost = [](const BucketView& bucket) {
+      .name = "allreduce", .colour = "#000000", .cost = [](const BucketView& bucket) {
         return one_round(Collective::all_reduce, bucket.bytes(), bucket.encode(), bucket.decode());
       }};
   return model;

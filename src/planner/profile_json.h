@@ -12,8 +12,8 @@ class JsonObject;
 
 nlohmann::json to_json(const Profile& profile);
 
-// Its methods are of `models`. Those whose rates it does not have take them from `otherwise`. Throws
-// std::invalid_argument naming the field that is wrong.
+// Its methods are of `models`. Those whose rates it does not have take them from `otherwise`.
+// Throws std::invalid_argument naming the field that is wrong.
 Profile profile_from_json(const nlohmann::json& value, const MethodModels& models,
                           const CodingRates& otherwise = {});
 

@@ -24,7 +24,8 @@ struct SweepPoint {
   double bandwidth;
   double allreduce_seconds = 0;
   std::vector<Prediction> predictions = {};  // of each method of the request
-  const MethodModel* recommended = &plain_all_reduce();  // the least lossy within 2 % of the fastest
+  const MethodModel* recommended =
+      &plain_all_reduce();  // the least lossy within 2 % of the fastest
 
   double speed_up(size_t method) const { return allreduce_seconds / predictions[method].seconds; }
 };

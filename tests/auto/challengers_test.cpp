@@ -61,7 +61,8 @@ TEST(Challengers, ExistOnlyOnASlowLink) {
 TEST(Challengers, AreAllThatMayWin) {
   const Situation situation = plain_steps("resnet-50", 1.4, 0.5);
   double best = situation.step_seconds;
-  for (const MethodChoice& method : candidates()) best = std::min(best, simulated(situation, method));
+  for (const MethodChoice& method : candidates())
+    best = std::min(best, simulated(situation, method));
   size_t promising = 0;
   for (const MethodChoice& method : candidates()) {
     const double seconds = simulated(situation, method);
@@ -81,7 +82,8 @@ TEST(Challengers, CannotSaveMoreThanIsExposed) {
 
 TEST(Challengers, OfACompressedRunIncludePlainStepsAsSoonAsTheyAreAsFast) {
   Situation situation = plain_steps("bert-base", 0.3, 400);
-  const Decision running{.methods = {{kWholeModel, "acpsgd"}}, .loss = choice("acpsgd").model->loss};
+  const Decision running{.methods = {{kWholeModel, "acpsgd"}},
+                         .loss = choice("acpsgd").model->loss};
   const auto has_plain = [&] {
     const std::vector<Decision> found = challengers(situation, running, candidates());
     return std::ranges::any_of(found, [](const Decision& d) { return !d.compresses(); });

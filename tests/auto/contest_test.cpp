@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-
 namespace gradwire {
 namespace {
 
@@ -21,8 +20,8 @@ std::string running_in(const Contest& contest) { return contest.running().method
 const Decision kPlain{.expected_seconds = 2, .plain_seconds = 2};
 
 TEST(Contest, IsWonByTheClockAndNotByThePrediction) {
-  Contest contest(kPlain, {predicted("acpsgd", 1.0, 3), predicted("sign", 1.1, 6),
-                           predicted("topk", 1.2, 4)});
+  Contest contest(
+      kPlain, {predicted("acpsgd", 1.0, 3), predicted("sign", 1.1, 6), predicted("topk", 1.2, 4)});
   for (const double seconds : {1.5, 1.2, 1.4}) {
     EXPECT_FALSE(contest.is_over());
     contest.take_turn(seconds);
@@ -34,8 +33,8 @@ TEST(Contest, IsWonByTheClockAndNotByThePrediction) {
 
 TEST(Contest, CloseOnesRunAgainInTheOppositeOrder) {
   // The machine is slow while acpsgd runs for the first time.
-  Contest contest(kPlain, {predicted("acpsgd", 1.0, 3), predicted("sign", 1.1, 6),
-                           predicted("topk", 1.2, 4)});
+  Contest contest(
+      kPlain, {predicted("acpsgd", 1.0, 3), predicted("sign", 1.1, 6), predicted("topk", 1.2, 4)});
   for (const double seconds : {1.09, 1.0, 1.2}) contest.take_turn(seconds);
   ASSERT_FALSE(contest.is_over());
   EXPECT_EQ(running_in(contest), "sign");
@@ -86,8 +85,8 @@ TEST(Contest, WhoeverCouldNotBeTimedHasItsTurnAgain) {
 }
 
 TEST(Contest, OfEquallyFastOnesTheLeastLossyWins) {
-  Contest contest(kPlain, {predicted("sign", 1.0, 6), predicted("acpsgd", 1.0, 3),
-                           predicted("half", 1.0, 1)});
+  Contest contest(
+      kPlain, {predicted("sign", 1.0, 6), predicted("acpsgd", 1.0, 3), predicted("half", 1.0, 1)});
   for (const double seconds : {1.0, 1.01, 1.03, 1.03, 1.01, 1.0}) contest.take_turn(seconds);
   EXPECT_EQ(running_in(contest), "acpsgd");
 }

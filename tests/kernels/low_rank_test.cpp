@@ -304,10 +304,10 @@ TEST_P(LowRank, TheLargestNumberIsEncodedOrLeftAlone) {
   EXPECT_TRUE(!encoded || all_finite(right));
 }
 
-constexpr Shape kShapes[] = {{1, 1, 1},    {1, 7, 1},    {2, 3, 2},     {3, 2, 1},    {5, 33, 3},
-                             {13, 16, 4},  {50, 31, 5},  {49, 48, 8},   {7, 385, 4},  {97, 100, 32},
-                             {64, 576, 4}, {25, 801, 7}, {101, 40, 40}, {29, 805, 17},
-                             {61, 257, 16}, {26, 1600, 65}};
+constexpr Shape kShapes[] = {{1, 1, 1},     {1, 7, 1},     {2, 3, 2},     {3, 2, 1},
+                             {5, 33, 3},    {13, 16, 4},   {50, 31, 5},   {49, 48, 8},
+                             {7, 385, 4},   {97, 100, 32}, {64, 576, 4},  {25, 801, 7},
+                             {101, 40, 40}, {29, 805, 17}, {61, 257, 16}, {26, 1600, 65}};
 
 std::string name_of(const testing::TestParamInfo<LowRank::ParamType>& info) {
   const auto& [shape, target] = info.param;

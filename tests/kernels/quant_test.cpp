@@ -88,10 +88,9 @@ TEST_P(Quant, QuantisesSpecialNumbersAsTheReference) {
   for (const QuantFormat format : formats()) {
     SCOPED_TRACE(format.block);
     const float limit = 0x1p126F;
-    for (float special :
-         {0.0F, FloatLimits::denorm_min(), FloatLimits::min(), 127 * FloatLimits::min(), limit,
-          std::nextafter(limit, 0.0F), FloatLimits::max(), FloatLimits::infinity(),
-          FloatLimits::quiet_NaN()}) {
+    for (float special : {0.0F, FloatLimits::denorm_min(), FloatLimits::min(),
+                          127 * FloatLimits::min(), limit, std::nextafter(limit, 0.0F),
+                          FloatLimits::max(), FloatLimits::infinity(), FloatLimits::quiet_NaN()}) {
       for (float sign : {1.0F, -1.0F}) {
         SCOPED_TRACE(sign * special);
         const std::size_t size = 2 * format.block + 7;
@@ -197,13 +196,11 @@ TEST_P(Quant, SumsAsTheReference) {
 
 void expect_average(QuantFormat format, const Parts& parts, std::size_t elements,
                     std::span<const float> residual) {
-  const auto expected =
-      reference::average_quantised(format, parts.pointers, elements, residual);
+  const auto expected = reference::average_quantised(format, parts.pointers, elements, residual);
   on_every_target([&] {
     Unaligned<float> state(residual);
     auto records = garbage(expected.records.size());
-    const bool finite =
-        average_quantised(format, parts.pointers, elements, state.span(), records);
+    const bool finite = average_quantised(format, parts.pointers, elements, state.span(), records);
     EXPECT_EQ(finite, expected.all_finite());
     EXPECT_EQ(records, expected.records);
     EXPECT_EQ(bits_of(state.span()), bits_of(expected.residual));

@@ -128,12 +128,29 @@ class CountedCode final : public DeviceCode {
 
   int calls(const std::string& name) const { return counts_[name]; }
   static std::vector<std::string> functions() {
-    return {"is_zero", "all_finite", "roll_back", "narrow", "widen", "average", "sign.encode",
-            "sign.settle", "sign.decode", "sign.pack", "sign.count", "sign.expand",
-            "low_rank.encode left", "low_rank.encode right", "low_rank.multiply left",
-            "low_rank.multiply right", "low_rank.settle", "low_rank.multiply_factors",
-            "low_rank.orthonormalise", "gathered.encode_largest", "gathered.encode_bins",
-            "gathered.add", "gathered.sum"};
+    return {"is_zero",
+            "all_finite",
+            "roll_back",
+            "narrow",
+            "widen",
+            "average",
+            "sign.encode",
+            "sign.settle",
+            "sign.decode",
+            "sign.pack",
+            "sign.count",
+            "sign.expand",
+            "low_rank.encode left",
+            "low_rank.encode right",
+            "low_rank.multiply left",
+            "low_rank.multiply right",
+            "low_rank.settle",
+            "low_rank.multiply_factors",
+            "low_rank.orthonormalise",
+            "gathered.encode_largest",
+            "gathered.encode_bins",
+            "gathered.add",
+            "gathered.sum"};
   }
 
   bool is_zero(const at::Tensor& gradient) const override {

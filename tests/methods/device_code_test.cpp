@@ -54,8 +54,8 @@ std::vector<Choice> all_choices() {
     for (const OptionDescription& option : method.options) {
       for (const OptionValue& value : alternatives(option)) {
         const std::string name = method.name + "_" + option.name + "_" + to_string(value);
-        choices.push_back({std::regex_replace(name, std::regex("\""), ""), method.name,
-                           {{option.name, value}}});
+        choices.push_back(
+            {std::regex_replace(name, std::regex("\""), ""), method.name, {{option.name, value}}});
       }
     }
   }
@@ -133,8 +133,8 @@ TEST_P(BothCodes, GiveTheSameUpToRounding) {
     const History wanted = history_of(GetParam(), type, kernel_code());
     const History found = history_of(GetParam(), type, aten_code());
     const double tolerance = GetParam().rounds() || type == at::kBFloat16 ? 2e-2
-                             : type == at::kHalf                         ? 2e-3
-                                                                         : 5e-5;
+                             : type == at::kHalf                          ? 2e-3
+                                                                          : 5e-5;
     for (size_t step = 0; step < wanted.results.size(); ++step) {
       for (size_t i = 0; i < wanted.results[step].size(); ++i) {
         SCOPED_TRACE("step " + std::to_string(step) + ", parameter " + std::to_string(i));

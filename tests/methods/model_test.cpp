@@ -1,5 +1,5 @@
-// What must hold for the planner's model of every method in the registry, and what the models say of
-// the methods that there are.
+// What must hold for the planner's model of every method in the registry, and what the models say
+// of the methods that there are.
 
 #include <gtest/gtest.h>
 

@@ -21,8 +21,7 @@ TEST(Choice, IsAllReduceWhereTheLinkHidesIt) {
 TEST(Choice, CompressesWhereTheLinkIsSlow) {
   const Profile profile = example_profile("bert-base", 0.1, kModels);
   const Network network = example_network(32, 1);
-  EXPECT_FALSE(
-      choose_for_all(profile, network, kChoices).assignment.front().model->is_plain());
+  EXPECT_FALSE(choose_for_all(profile, network, kChoices).assignment.front().model->is_plain());
 }
 
 TEST(BreakEven, IsWhereTheIterationsTakeTheSameTime) {

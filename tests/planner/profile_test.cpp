@@ -116,8 +116,7 @@ TEST(MeasuredCost, StandsInForTheRates) {
 TEST(MeasuredCost, GrowsAsTheModelSays) {
   const Profile profile = recorded_with(kGathered);
   const auto decode = [&](const Profile& of, int64_t workers) {
-    return bucket_cost(of, profile.buckets[1], {&kGathered}, workers, 0)
-        .decode_seconds;
+    return bucket_cost(of, profile.buckets[1], {&kGathered}, workers, 0).decode_seconds;
   };
   EXPECT_DOUBLE_EQ(decode(profile, 4), 0.002);
   EXPECT_NEAR(decode(profile, 64), 0.002 * decode(example(), 64) / decode(example(), 4), 1e-12);

@@ -74,17 +74,16 @@ void report(const MethodRun& method, const Limits& limits, const BenchOptions& s
       const bench::Timing& timing = method.timing(threads, phase);
       // The parameter's size may differ a little from what the limit was measured on.
       const double stream = limits.stream_seconds(threads) * 4 * elements / limits.gradient_bytes();
-      json row = {
-          {"method", subject.method->name},
-          {"name", subject.name + phase_name(phase, subject.phases())},
-          {"threads", threads},
-          {"encode", figures_of(timing.encode, 4 * elements, stream)},
-          {"decode", figures_of(timing.decode, 4 * elements, stream)},
-          {"payloads_decoded", method.gathers() ? kWorkers : 1},
-          {"bits_per_element", 8 * method.payload_bytes() / elements},
-          {"error", method.error()},
-          {"extra_memory", method.extra_bytes() / (4 * elements)},
-          {"payloads_in_flight", method.in_flight_bytes() / (4 * elements)}};
+      json row = {{"method", subject.method->name},
+                  {"name", subject.name + phase_name(phase, subject.phases())},
+                  {"threads", threads},
+                  {"encode", figures_of(timing.encode, 4 * elements, stream)},
+                  {"decode", figures_of(timing.decode, 4 * elements, stream)},
+                  {"payloads_decoded", method.gathers() ? kWorkers : 1},
+                  {"bits_per_element", 8 * method.payload_bytes() / elements},
+                  {"error", method.error()},
+                  {"extra_memory", method.extra_bytes() / (4 * elements)},
+                  {"payloads_in_flight", method.in_flight_bytes() / (4 * elements)}};
       if (const double operations = subject.operations(phase); operations > 0) {
         row["time_to_sgemm"] = (timing.encode.median() + timing.decode.median()) *
                                limits.sgemm_flops(threads) / operations;
@@ -108,14 +107,16 @@ void print(const json& report) {
                "of its arithmetic at sgemm's rate\n\n"
             << std::left << std::setw(28) << "" << std::right << std::setw(8) << "threads"
             << std::setw(14) << "encode GB/s" << std::setw(7) << "ratio" << std::setw(14)
-            << "decode GB/s" << std::setw(14) << "ratio/payload" << std::setw(8) << "x gemm" << std::setw(10) << "bits/el." << std::setw(11) << "in flight"
-            << std::setw(9) << "scratch" << std::setw(9) << "error" << '\n'
+            << "decode GB/s" << std::setw(14) << "ratio/payload" << std::setw(8) << "x gemm"
+            << std::setw(10) << "bits/el." << std::setw(11) << "in flight" << std::setw(9)
+            << "scratch" << std::setw(9) << "error" << '\n'
             << std::fixed;
   for (const json& row : report["methods"]) {
     std::cout << std::setprecision(2) << std::left << std::setw(28)
               << row["name"].get<std::string>() << std::right << std::setw(8) << row["threads"]
               << std::setw(14) << row["encode"]["gb_per_s"].get<double>() << std::setw(7)
-              << row["encode"]["to_stream"].get<double>() << std::setw(14) << row["decode"]["gb_per_s"].get<double>() << std::setw(14)
+              << row["encode"]["to_stream"].get<double>() << std::setw(14)
+              << row["decode"]["gb_per_s"].get<double>() << std::setw(14)
               << row["decode"]["to_stream"].get<double>() * row["payloads_decoded"].get<int>()
               << std::setw(8);
     row.contains("time_to_sgemm") ? std::cout << row["time_to_sgemm"].get<double>()

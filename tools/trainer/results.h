@@ -62,8 +62,8 @@ class Results {
   std::vector<double> step_seconds_;
   std::vector<double> step_losses_;
   StepFigures part_seconds_;  // of the current epoch
-  Stats before_;   // counts at the end of the last epoch
-  Stats earlier_;  // counts from before a resume, after which the method counts from 0
+  Stats before_;              // counts at the end of the last epoch
+  Stats earlier_;             // counts from before a resume, after which the method counts from 0
 };
 
 }  // namespace gradwire::trainer

@@ -35,8 +35,8 @@ class Training {
         ddp_(model, group, {.method = method.method, .by_name = method.options},
              {.make_group = further_groups_of(group)}),
         optimizer_(make_optimizer(settings, *model)),
-        length_(length_of(settings,
-                          EpochBatches::steps(training_, settings.batch, group->getSize()))),
+        length_(
+            length_of(settings, EpochBatches::steps(training_, settings.batch, group->getSize()))),
         progress_(title, length_, group->getRank() != 0),
         results_(method, settings, group->getSize()),
         stop_(*group) {
@@ -136,8 +136,8 @@ class Training {
       predictions += batch.target.numel();
     }
     model_->train();
-    const auto sum = sums_over_workers(
-        {loss, static_cast<double>(correct), static_cast<double>(predictions)});
+    const auto sum =
+        sums_over_workers({loss, static_cast<double>(correct), static_cast<double>(predictions)});
     return {.loss = sum[0] / sum[2], .accuracy = sum[1] / sum[2]};
   }
 
