@@ -9,9 +9,9 @@ namespace gradwire {
 
 // Its candidates go from the least lossy to the most.
 MethodEntry auto_method(const std::vector<MethodEntry>& others) {
-  std::map<double, std::string> by_loss;
+  std::multimap<double, std::string> by_loss;
   for (const MethodEntry& other : others) {
-    if (other.compresses()) by_loss[other.models.front().loss] = other.name;
+    if (other.compresses()) by_loss.emplace(other.models.front().loss, other.name);
   }
   std::vector<std::string> candidates;
   for (const auto& [loss, name] : by_loss) candidates.push_back(name);

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <tuple>
 
 #include "planner/quantity.h"
 
@@ -51,7 +52,7 @@ struct Realm {
 
 struct ByLoss {
   bool operator()(const MethodModel* one, const MethodModel* other) const {
-    return one->loss < other->loss;
+    return std::tie(one->loss, one->name) < std::tie(other->loss, other->name);
   }
 };
 using Realms = std::map<const MethodModel*, Realm, ByLoss>;

@@ -94,9 +94,8 @@ void MethodRun::make_method() {
 // in scale from element to element, and from step to step mostly in their noise.
 void MethodRun::make_gradient() {
   gradient_.normal_(0.1, 1).mul_(scale_);
-  // Each worker reduces a slice of its own: to know what the others would have made of theirs, all
-  // slices of the gradient are alike.
-  if (first_collective_ == Collective::all_to_all) {
+  // To know what the others would have made of their slices, all slices of the gradient are alike.
+  if (reduces_slices()) {
     const at::Tensor slices = gradient_.view({kWorkers, -1});
     slices.narrow(0, 1, kWorkers - 1).copy_(slices.narrow(0, 0, 1));
   }
@@ -130,11 +129,8 @@ void MethodRun::step(std::optional<int> threads) {
   if (!threads) return;
   timings_[{*threads, phase}].encode.add(encode);
   timings_[{*threads, phase}].decode.add(decode);
-  if (unaccounted_.defined()) {
-    unaccounted_.add_(gradient_).sub_(memory_);
-  } else {
-    check_rounding();
-  }
+  if (unaccounted_.defined()) unaccounted_.add_(gradient_).sub_(memory_);
+  if (!facts_of(*subject_.method, subject_.options).keeps_residual) check_rounding();
 }
 
 void MethodRun::measure_memory() {
@@ -150,7 +146,9 @@ void MethodRun::measure_memory() {
 void MethodRun::begin_account() {
   has_begun_ = true;
   const at::Tensor kept = state_->residual();
-  if (kept.defined()) unaccounted_ = kept.reshape(subject_.shape).clone();
+  // Alike slices of the gradient need not be alike slices of what travels, as low-rank factors: the
+  // result of a method that keeps the rest of it is not known here.
+  if (kept.defined() && !reduces_slices()) unaccounted_ = kept.reshape(subject_.shape).clone();
 }
 
 void MethodRun::check_rounding() {

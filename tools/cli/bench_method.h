@@ -45,6 +45,8 @@ class MethodRun {
   const Subject& subject() const { return subject_; }
   // True if every worker's payload is decoded.
   bool gathers() const { return first_collective_ == Collective::all_gather; }
+  // True if each worker reduces a slice of its own.
+  bool reduces_slices() const { return first_collective_ == Collective::all_to_all; }
   const Timing& timing(int threads, size_t phase) const { return timings_.at({threads, phase}); }
   // Checks what all timed steps so far have given. Throws std::runtime_error where it is wrong.
   //
