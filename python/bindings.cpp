@@ -68,6 +68,7 @@ py::dict to_python(const Stats& stats) {
   py::dict result = to_python(static_cast<const Counts&>(stats));
   result["method"] = stats.method;
   result["plan"] = stats.plan;
+  result["loss_class"] = kLossClassNames[static_cast<size_t>(stats.loss_class)];
   result["recent"] = to_python(stats.recent);
   return result;
 }

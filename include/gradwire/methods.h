@@ -1,12 +1,11 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "gradwire/export.h"
 #include "gradwire/options.h"
+#include "gradwire/stats.h"
 
 namespace gradwire {
 
@@ -15,11 +14,6 @@ struct OptionDescription {
   OptionValue default_value;
   std::string rule;  // the values it takes, in words
 };
-
-// What becomes of a gradient: all of it arrives; all of it arrives, rounded; a part of it arrives
-// in a later step, or never.
-enum class LossClass : uint8_t { exact, rounded, delayed };
-constexpr std::array<const char*, 3> kLossClassNames = {"exact", "rounded", "delayed"};
 
 // A method with options that are worth trying on their own.
 struct VariantDescription {

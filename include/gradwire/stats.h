@@ -11,6 +11,11 @@ namespace gradwire {
 enum class ParameterKind : uint8_t { conv, dense, other };  // 3 or more dimensions, 2, fewer
 constexpr std::array<const char*, 3> kParameterKindNames = {"conv", "dense", "other"};
 
+// What becomes of a gradient: all of it arrives; all of it arrives, rounded; a part of it arrives
+// in a later step, or never.
+enum class LossClass : uint8_t { exact, rounded, delayed };
+constexpr std::array<const char*, 3> kLossClassNames = {"exact", "rounded", "delayed"};
+
 struct KindCounts {
   int64_t gradient_bytes = 0;
   int64_t payload_bytes = 0;
@@ -47,6 +52,7 @@ struct Counts {
 struct Stats : Counts {
   std::string method;
   std::map<std::string, std::string> plan;  // parameter name -> how it travels
+  LossClass loss_class = LossClass::exact;  // the lossiest in the plan
   Counts recent;                            // of the last 32 steps
 };
 

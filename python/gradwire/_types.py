@@ -52,6 +52,8 @@ class Stats(Counts):
     """The name that was attached."""
     plan: dict[str, str]
     """How each parameter travels."""
+    loss_class: Literal["exact", "rounded", "delayed"]
+    """The lossiest class of any parameter."""
     recent: Counts
     """The same counts over the last 32 steps."""
 

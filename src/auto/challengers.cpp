@@ -17,8 +17,7 @@ constexpr double kLeastGain = 0.10;
 constexpr double kRivalry = 0.4;
 
 Prediction prediction_of(const Situation& situation, const MethodChoice& choice) {
-  return simulate(situation.profile, situation.network,
-                  planner::same_for_all(situation.profile, choice));
+  return simulate(situation.profile, situation.network, choice);
 }
 
 double predicted_seconds(const Situation& situation, const MethodChoice& choice) {

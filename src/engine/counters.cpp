@@ -35,6 +35,7 @@ Stats Counters::stats() const {
     stats.recent.steps = static_cast<int64_t>(before_.size());
     accumulate(stats.recent, before_.empty() ? total_ : before_.front(), -1);
     stats.method = method_;
+    stats.loss_class = loss_class_;
     plan = plan_;
   }
   stats.plan = *plan;
@@ -53,9 +54,10 @@ void Counters::add(const Counts& done) {
   accumulate(total_, done, 1);
 }
 
-void Counters::set_plan(Plan plan) {
+void Counters::set_plan(Plan plan, LossClass loss_class) {
   auto shared = std::make_shared<const Plan>(std::move(plan));
   const std::lock_guard lock(mutex_);
+  loss_class_ = loss_class;
   plan_ = std::move(shared);
 }
 

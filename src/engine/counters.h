@@ -22,7 +22,7 @@ class Counters {
   void begin_step();
   // What was done since the last call, but for the number of steps.
   void add(const Counts& done);
-  void set_plan(Plan plan);
+  void set_plan(Plan plan, LossClass loss_class);
   // A training is resumed after so many steps.
   void resume_at(int64_t steps);
 
@@ -32,6 +32,7 @@ class Counters {
   mutable std::mutex mutex_;
   std::string method_;
   std::shared_ptr<const Plan> plan_ = std::make_shared<Plan>();
+  LossClass loss_class_ = LossClass::exact;
   Counts total_;
   std::deque<Counts> before_;  // the totals at the beginning of each of the recent steps
 };

@@ -30,7 +30,7 @@ Engine::Engine(Courier courier, std::vector<Parameter> parameters, Request reque
       states_(parameters_, std::move(routes_.states)),
       loss_scale_(request_.loss_scale),
       routes_since_(request_.start_after) {
-  counters_.set_plan(described(parameters_, routes_));
+  counters_.set_plan(described(parameters_, routes_), routes_.loss_class());
 }
 
 void Engine::begin_step(bool has_data) {
@@ -148,7 +148,7 @@ void Engine::adopt(Routes routes) {
   states_.hand_over(std::move(routes.states));
   routes_ = std::move(routes);
   routes_since_ = counters_.steps();
-  counters_.set_plan(described(parameters_, routes_));
+  counters_.set_plan(described(parameters_, routes_), routes_.loss_class());
 }
 
 void Engine::check_between_steps() const {

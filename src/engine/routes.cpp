@@ -134,6 +134,15 @@ int Routes::rounds() const {
   return most;
 }
 
+LossClass Routes::loss_class() const {
+  LossClass lossiest = LossClass::exact;
+  for (const Route& route : by_parameter) {
+    if (!route.compresses) continue;
+    lossiest = std::max(lossiest, route.method->facts(route.options).loss_class);
+  }
+  return lossiest;
+}
+
 Routes make_routes(const Request& request, const std::vector<Parameter>& parameters) {
   RouteFinder finder(request);
   for (const Parameter& parameter : parameters) finder.add(parameter);

@@ -31,6 +31,8 @@ struct Routes {
   bool is_plain() const { return carriers.size() == 1; }
   // The most that any exchange makes.
   int rounds() const;
+  // The lossiest class of any parameter.
+  LossClass loss_class() const;
 };
 
 // Throws std::invalid_argument for an unknown method, an unknown option or a value out of range.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace gradwire::planner {
 namespace {
@@ -23,27 +22,23 @@ std::vector<MethodChoice> by_loss(std::span<const MethodChoice> candidates) {
 
 }  // namespace
 
-Choice choose_for_all(const Profile& profile, const Network& network,
-                      std::span<const MethodChoice> candidates) {
-  std::vector<Choice> choices;
-  double fastest = std::numeric_limits<double>::infinity();
-  for (const MethodChoice& candidate : by_loss(candidates)) {
-    const Assignment assignment = same_for_all(profile, candidate);
-    choices.push_back({assignment, simulate(profile, network, assignment)});
-    fastest = std::min(fastest, choices.back().prediction.seconds);
+MethodChoice choose(const Profile& profile, const Network& network,
+                    std::span<const MethodChoice> candidates) {
+  const std::vector<MethodChoice> choices = by_loss(candidates);
+  std::vector<double> seconds;
+  for (const MethodChoice& choice : choices) {
+    seconds.push_back(simulate(profile, network, choice).seconds);
   }
-  return *std::ranges::find_if(choices, [&](const Choice& choice) {
-    return choice.prediction.seconds <= (1 + kTolerance) * fastest;
-  });
+  const double tolerated = (1 + kTolerance) * std::ranges::min(seconds);
+  const auto first = std::ranges::find_if(seconds, [&](double each) { return each <= tolerated; });
+  return choices[static_cast<size_t>(first - seconds.begin())];
 }
 
 BreakEven break_even(const Profile& profile, const Network& network, const MethodChoice& choice) {
-  const Assignment method = same_for_all(profile, choice);
-  const Assignment plain = same_for_all(profile, {});
   const auto helps_at = [&](double bandwidth) {
     Network at = network;
     at.between_nodes.bandwidth = bandwidth;
-    return simulate(profile, at, method).seconds < simulate(profile, at, plain).seconds;
+    return simulate(profile, at, choice).seconds < simulate(profile, at, {}).seconds;
   };
   const double factor = std::pow(kHighestBandwidth / kLowestBandwidth, 1.0 / kScanSteps);
   // Down from the top: a method may help in a range only.

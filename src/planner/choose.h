@@ -12,15 +12,10 @@ namespace gradwire::planner {
 // better.
 inline constexpr double kTolerance = 0.02;
 
-struct Choice {
-  Assignment assignment;
-  Prediction prediction;
-};
-
-// Among `candidates`, one for all buckets: the least lossy within the tolerance of the fastest.
-// All-reduce takes part whether named or not.
-Choice choose_for_all(const Profile& profile, const Network& network,
-                      std::span<const MethodChoice> candidates);
+// The least lossy candidate within the tolerance of the fastest. All-reduce takes part whether
+// named or not.
+MethodChoice choose(const Profile& profile, const Network& network,
+                    std::span<const MethodChoice> candidates);
 
 enum class Helps : uint8_t { never, below, always };
 

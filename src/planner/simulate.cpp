@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
-#include <string>
 
 #include "planner/bucket_cost.h"
 
@@ -41,13 +39,12 @@ struct Channel {
 
 class Iteration {
  public:
-  Iteration(const Profile& profile, const Network& network, const Assignment& assignment,
+  Iteration(const Profile& profile, const Network& network, const MethodChoice& choice,
             int kind_of_step)
       : profile_(profile), network_(network) {
-    costs_.reserve(assignment.size());
-    for (size_t i = 0; i < assignment.size(); ++i) {
-      costs_.push_back(
-          bucket_cost(profile, profile.buckets[i], assignment[i], network.workers, kind_of_step));
+    costs_.reserve(profile.buckets.size());
+    for (const Bucket& bucket : profile.buckets) {
+      costs_.push_back(bucket_cost(profile, bucket, choice, network.workers, kind_of_step));
     }
   }
 
@@ -213,23 +210,11 @@ class Iteration {
 
 }  // namespace
 
-Assignment same_for_all(const Profile& profile, const MethodChoice& choice) {
-  return Assignment(profile.buckets.size(), choice);
-}
-
-Prediction simulate(const Profile& profile, const Network& network, const Assignment& assignment) {
-  if (assignment.size() != profile.buckets.size()) {
-    throw std::invalid_argument("an assignment of " + std::to_string(assignment.size()) +
-                                " methods to " + std::to_string(profile.buckets.size()) +
-                                " buckets");
-  }
-  int kinds = 1;
-  for (const MethodChoice& choice : assignment) {
-    kinds = std::max(kinds, choice.model->kinds_of_steps);
-  }
+Prediction simulate(const Profile& profile, const Network& network, const MethodChoice& choice) {
+  const int kinds = choice.model->kinds_of_steps;
   Prediction mean;
   for (int kind = 0; kind < kinds; ++kind) {
-    const Prediction of_kind = Iteration(profile, network, assignment, kind).run();
+    const Prediction of_kind = Iteration(profile, network, choice, kind).run();
     mean.seconds += of_kind.seconds / kinds;
     mean.coding_seconds += of_kind.coding_seconds / kinds;
     mean.wire_seconds += of_kind.wire_seconds / kinds;

@@ -2,17 +2,10 @@
 
 // One training iteration, simulated event by event.
 
-#include <vector>
-
 #include "planner/network.h"
 #include "planner/profile.h"
 
 namespace gradwire::planner {
-
-// A method for every bucket of the profile.
-using Assignment = std::vector<MethodChoice>;
-
-Assignment same_for_all(const Profile& profile, const MethodChoice& choice);
 
 struct Prediction {
   double seconds = 0;         // the whole iteration
@@ -27,6 +20,6 @@ struct Prediction {
 // threads computing at the same time share the processor (Profile::contention).
 //
 // Where a method has several kinds of steps that take turns, it is the mean over them.
-Prediction simulate(const Profile& profile, const Network& network, const Assignment& assignment);
+Prediction simulate(const Profile& profile, const Network& network, const MethodChoice& choice);
 
 }  // namespace gradwire::planner

@@ -25,14 +25,11 @@ Network network_at(const SweepRequest& request, int64_t workers, double bandwidt
 SweepPoint point_at(const SweepRequest& request, int64_t workers, double bandwidth) {
   const Network network = network_at(request, workers, bandwidth);
   SweepPoint point{.workers = workers, .bandwidth = bandwidth};
-  point.allreduce_seconds =
-      simulate(request.profile, network, same_for_all(request.profile, {})).seconds;
+  point.allreduce_seconds = simulate(request.profile, network, {}).seconds;
   for (const MethodChoice& method : request.methods) {
-    point.predictions.push_back(
-        simulate(request.profile, network, same_for_all(request.profile, method)));
+    point.predictions.push_back(simulate(request.profile, network, method));
   }
-  point.recommended =
-      choose_for_all(request.profile, network, request.methods).assignment.front().model;
+  point.recommended = choose(request.profile, network, request.methods).model;
   return point;
 }
 

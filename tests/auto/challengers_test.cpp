@@ -23,9 +23,7 @@ std::vector<MethodChoice> candidates() {
 }
 
 double simulated(const Situation& situation, const MethodChoice& choice) {
-  return simulate(situation.profile, situation.network,
-                  planner::same_for_all(situation.profile, choice))
-      .seconds;
+  return simulate(situation.profile, situation.network, choice).seconds;
 }
 
 // Plain steps take what the model says, plus what it does not know of.

@@ -25,6 +25,8 @@ TEST(Routes, IsPlainWhereNothingIsCompressed) {
   EXPECT_TRUE(make_routes({.method = "allreduce"}, parameters()).is_plain());
   EXPECT_FALSE(make_routes({.method = "acpsgd"}, parameters()).is_plain());
   EXPECT_TRUE(make_routes({.method = "acpsgd", .skip = {"*"}}, parameters()).is_plain());
+  EXPECT_EQ(make_routes({.method = "acpsgd", .skip = {"*"}}, parameters()).loss_class(),
+            LossClass::exact);
 }
 
 TEST(Routes, CompressesWhatThePatternsSay) {
@@ -48,6 +50,17 @@ TEST(Routes, LetsAParameterHaveAnotherMethod) {
                   parameters());
   EXPECT_NE(routes.by_parameter[0].describe().find("acpsgd"), std::string::npos);
   EXPECT_EQ(routes.by_parameter[2].describe(), "uncompressed");
+}
+
+TEST(Routes, HasTheLossOfItsLossiestParameter) {
+  const auto loss_class = [](const char* method, const char* of_head) {
+    const OptionMap head = {{"method", std::string(of_head)}};
+    const Request request{.method = method, .per_parameter = {{"lm_head.*", head}}};
+    return make_routes(request, parameters()).loss_class();
+  };
+  EXPECT_EQ(loss_class("allreduce", "half"), LossClass::rounded);
+  EXPECT_EQ(loss_class("half", "acpsgd"), LossClass::delayed);
+  EXPECT_EQ(loss_class("acpsgd", "half"), LossClass::delayed);
 }
 
 TEST(Routes, PutsDifferentRanksIntoOneExchange) {

@@ -17,7 +17,7 @@ namespace {
 const OptionMap kRank = {{"rank", int64_t{32}}};
 
 double seconds_of(const Profile& profile, const Network& network, const MethodModel* method) {
-  return simulate(profile, network, same_for_all(profile, {method, kRank})).seconds;
+  return simulate(profile, network, {method, kRank}).seconds;
 }
 
 TEST(MethodModels, AreInPlansAndInWhatAutoMayChoose) {
@@ -67,7 +67,7 @@ TEST(MethodModels, WithoutACostOfTheLinkIsComputeAndCoding) {
       uncoded.flops_per_second = std::numeric_limits<double>::infinity();
       EXPECT_NEAR(seconds_of(uncoded, network, method), 0.2, 1e-9) << method->name;
       const MethodChoice choice{method, kRank};
-      const Prediction coded = simulate(profile, network, same_for_all(profile, choice));
+      const Prediction coded = simulate(profile, network, choice);
       EXPECT_LE(coded.seconds, 0.2 + coded.coding_seconds + 1e-9) << method->name;
     }
   }
@@ -78,12 +78,10 @@ TEST(MethodModels, IsNeverFasterThanComputeNorThanTheWire) {
   for (const MethodModel* method : method_models()) {
     for (const double gbit : {0.1, 1.0, 10.0, 100.0}) {
       const MethodChoice choice{method};
-      const Prediction prediction =
-          simulate(profile, example_network(16, gbit), same_for_all(profile, choice));
+      const Prediction prediction = simulate(profile, example_network(16, gbit), choice);
       EXPECT_GE(prediction.seconds, profile.compute_seconds()) << method->name;
       // Latencies of the two rounds pass in parallel.
-      const Prediction no_latency =
-          simulate(profile, example_network(16, gbit, 0), same_for_all(profile, choice));
+      const Prediction no_latency = simulate(profile, example_network(16, gbit, 0), choice);
       EXPECT_GE(no_latency.seconds, no_latency.wire_seconds) << method->name;
     }
   }

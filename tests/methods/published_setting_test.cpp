@@ -40,7 +40,7 @@ Profile without_overlap(Profile profile) {
 
 double seconds_of(const Profile& profile, const char* method, int64_t rank) {
   const MethodChoice choice{&method_named(method_models(), method), {{"rank", rank}}};
-  return simulate(profile, published_network(), same_for_all(profile, choice)).seconds;
+  return simulate(profile, published_network(), choice).seconds;
 }
 
 TEST(PublishedSetting, IsPredictedAsDocumented) {

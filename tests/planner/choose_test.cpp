@@ -13,15 +13,13 @@ const std::vector<MethodChoice> kChoices = all_choices({{"rank", int64_t{32}}});
 TEST(Choice, IsAllReduceWhereTheLinkHidesIt) {
   const Profile profile = example_profile("resnet-50", 0.3, kModels);
   const Network network = example_network(16, 400);
-  for (const MethodChoice& choice : choose_for_all(profile, network, kChoices).assignment) {
-    EXPECT_TRUE(choice.model->is_plain());
-  }
+  EXPECT_TRUE(choose(profile, network, kChoices).model->is_plain());
 }
 
 TEST(Choice, CompressesWhereTheLinkIsSlow) {
   const Profile profile = example_profile("bert-base", 0.1, kModels);
   const Network network = example_network(32, 1);
-  EXPECT_FALSE(choose_for_all(profile, network, kChoices).assignment.front().model->is_plain());
+  EXPECT_FALSE(choose(profile, network, kChoices).model->is_plain());
 }
 
 TEST(BreakEven, IsWhereTheIterationsTakeTheSameTime) {
@@ -31,8 +29,8 @@ TEST(BreakEven, IsWhereTheIterationsTakeTheSameTime) {
   ASSERT_EQ(found.helps, Helps::below);
   Network network = example_network(32, 1);
   network.between_nodes.bandwidth = found.bandwidth;
-  EXPECT_NEAR(simulate(profile, network, same_for_all(profile, choice)).seconds,
-              simulate(profile, network, same_for_all(profile, {})).seconds, 1e-6);
+  EXPECT_NEAR(simulate(profile, network, choice).seconds, simulate(profile, network, {}).seconds,
+              1e-6);
 }
 
 TEST(BreakEven, SaysAlwaysAndNever) {

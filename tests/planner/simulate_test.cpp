@@ -10,7 +10,7 @@ namespace gradwire::planner {
 namespace {
 
 double seconds_of(const Profile& profile, const Network& network, const MethodModel& model) {
-  return simulate(profile, network, same_for_all(profile, {&model})).seconds;
+  return simulate(profile, network, {&model}).seconds;
 }
 
 // Two buckets of 4 MB, ready after 1 and 2 of 2 s of backward, between two workers that take 1 s
@@ -75,12 +75,7 @@ TEST(Simulation, OfTwoKindsOfStepsIsTheirMean) {
   profile.parameters = {{"first", {1000, 3000}}, {"second", {1000, 3000}}};
   // P: 4 * 1000 * 10 bytes, 0.04 s; Q: 0.12 s; after backward the second bucket's is seen.
   const MethodChoice choice{&kFactored, {{"rank", int64_t{10}}}};
-  EXPECT_NEAR(simulate(profile, slow_link(), same_for_all(profile, choice)).seconds, 3.08, 1e-12);
-}
-
-TEST(Simulation, RefusesAnAssignmentToOtherBuckets) {
-  const Profile profile = two_buckets();
-  EXPECT_THROW(simulate(profile, slow_link(), Assignment(3)), std::invalid_argument);
+  EXPECT_NEAR(simulate(profile, slow_link(), choice).seconds, 3.08, 1e-12);
 }
 
 }  // namespace

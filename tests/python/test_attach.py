@@ -86,6 +86,7 @@ def test_it_learns_and_reports(method, trained):
         assert stats["wire_ratio"] == stats["dense_bytes"] / stats["sent_bytes"]
         assert set(stats["code_ratio_by_kind"]) == {"conv", "dense", "other"}
         assert set(stats["plan"]) == {name for name, _ in small_net().named_parameters()}
+        assert stats["loss_class"] in ("exact", "rounded", "delayed")
         assert {"encode_seconds", "decode_seconds", "wait_seconds", "recent"} <= set(stats)
 
 

@@ -96,6 +96,7 @@ json to_json(const Stats& stats) {
   json result = to_json(static_cast<const Counts&>(stats));
   result["method"] = stats.method;
   result["plan"] = stats.plan;
+  result["loss_class"] = kLossClassNames[static_cast<size_t>(stats.loss_class)];
   result["recent"] = to_json(stats.recent);
   return result;
 }
