@@ -45,6 +45,8 @@ struct Request {
 struct Options {
   std::string method = "allreduce";
 
+  std::optional<int64_t> bits = {};
+  std::optional<int64_t> block = {};
   std::optional<int64_t> rank = {};
   std::optional<double> min_ratio = {};
   std::optional<int64_t> seed = {};
@@ -55,6 +57,8 @@ struct Options {
   std::optional<int64_t> bin_conv = {};
   std::optional<int64_t> bin_dense = {};
   std::optional<bool> error_feedback = {};
+  std::optional<bool> delayed = {};
+  std::optional<std::string> candidates = {};
 
   int64_t start_after = 0;
   std::vector<std::string> skip = {};

@@ -53,19 +53,26 @@ AutoMethod::AutoMethod(Request request, c10::intrusive_ptr<c10d::ProcessGroup> g
 int AutoMethod::rounds() const {
   int most = 1;
   for (const std::string& name : subset_of(options_.at("candidates"))) {
-    const MethodEntry& entry = find_method(name);
-    most = std::max(most, entry.create(complete_options(entry, {}))->rounds());
+    const MethodEntry& entry = find_variant(name).method;
+    most = std::max(most, entry.create(complete_options(entry, options_of(name)))->rounds());
   }
   return most;
+}
+
+OptionMap AutoMethod::options_of(const std::string& candidate) const {
+  const FoundVariant found = find_variant(candidate);
+  OptionMap options = found.variant.options;
+  const bool has_rank = std::ranges::any_of(
+      found.method.options, [](const auto& option) { return option.name == "rank"; });
+  if (has_rank) options["rank"] = options_.at("rank");
+  return options;
 }
 
 Request AutoMethod::with(const Decision& decision) const {
   Request request = request_;
   for (const auto& [name, method] : decision.methods) {
-    OptionMap options = {{"method", method}};
-    const bool has_rank = std::ranges::any_of(
-        find_method(method).options, [](const auto& option) { return option.name == "rank"; });
-    if (has_rank) options["rank"] = options_.at("rank");
+    OptionMap options = options_of(method);
+    options["method"] = find_variant(method).method.name;
     request.per_parameter.emplace_back(name == kWholeModel ? name : literal(name), options);
   }
   return request;
@@ -192,7 +199,7 @@ void AutoMethod::share(const Contest& contest) {
 std::vector<planner::MethodChoice> AutoMethod::candidates() const {
   std::vector<planner::MethodChoice> choices;
   for (const std::string& name : subset_of(options_.at("candidates"))) {
-    choices.push_back({&find_method(name).models.front(), {{"rank", options_.at("rank")}}});
+    choices.push_back(choice_of(find_variant(name).method, options_of(name)));
   }
   return choices;
 }
@@ -235,8 +242,10 @@ Request AutoMethod::decided_in(const std::string& saved) const {
   for (const Decision& contender : decided.contest.contenders()) {
     for (const auto& [parameter, method] : contender.methods) {
       if (std::ranges::find(allowed, method) != allowed.end()) continue;
-      throw std::invalid_argument("the saved decision of auto has " + method + " for " + parameter +
-                                  ", which is not among its candidates now");
+      throw std::invalid_argument(
+          "the saved decision of auto has " + method + " for " + parameter +
+          ", which is not among its candidates now; "
+          "attach with the saved ones, and with delayed=True if they need it");
     }
   }
   return with(decided.contest.running());

@@ -58,6 +58,7 @@ class AutoMethod {
   static Saved parse(const std::string& saved);
 
   const Decision& decision() const { return contest_.running(); }
+  OptionMap options_of(const std::string& candidate) const;
   Request with(const Decision& decision) const;
   void record_step(int64_t steps);
   double step_seconds() const;

@@ -29,12 +29,11 @@ double exposed_communication(const Situation& plain, double waited_seconds);
 // What of a step without compression neither the model nor the exposed communication explains.
 double unexplained_seconds(const Situation& plain, double exposed_seconds);
 
-// Whole-model decisions for those candidates, plain all-reduce among them, that are predicted to
-// make steps at least a tenth shorter than the running decision, or no longer and less lossy, and
-// that are not far behind the best. The most promising comes first.
+// Whole-model decisions, plain all-reduce among them, for those candidates that might be chosen in
+// the place of the running decision if they took as long as predicted. The least lossy come first.
 //
-// What is predicted to gain less is not tried: a vain trial costs something in every later step,
-// since a Reducer never gives a hook back (docs/plan.md).
+// Nothing else is tried, because trials run on the user's weights, and because a vain trial costs
+// something in every later step: a Reducer never gives a hook back (docs/plan.md).
 std::vector<Decision> challengers(const Situation& situation, const Decision& running,
                                   std::span<const planner::MethodChoice> candidates);
 

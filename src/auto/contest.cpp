@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "planner/choose.h"
 #include "planner/json_object.h"
 
 namespace gradwire {
@@ -29,14 +28,7 @@ const Decision& Contest::fastest() const {
 }
 
 const Decision& Contest::running() const {
-  if (!is_over()) return contenders_[waiting_.back()];
-  const Decision* winner = &fastest();
-  const double tolerated = (1 + planner::kTolerance) * winner->expected_seconds;
-  for (const Decision& contender : contenders_) {
-    if (contender.expected_seconds > tolerated) continue;
-    if (contender.loss < winner->loss) winner = &contender;
-  }
-  return *winner;
+  return is_over() ? best_of(contenders_) : contenders_[waiting_.back()];
 }
 
 void Contest::take_turn(std::optional<double> seconds) {

@@ -18,8 +18,7 @@ class Contest {
   explicit Contest(Decision incumbent, std::vector<Decision> challengers = {});
 
   bool is_over() const { return waiting_.empty(); }
-  // The decision to be tried now. When the contest is over, the winner: the least lossy of those
-  // within 2 % of the fastest.
+  // The decision to be tried now. When the contest is over, the winner (see best_of()).
   const Decision& running() const;
   const std::vector<Decision>& contenders() const { return contenders_; }
   // Ends the turn of the running decision, whose steps took this long. A decision that could not

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "gradwire/stats.h"
+
 namespace gradwire {
 
 // The name under which a decision has the method of all parameters.
@@ -21,7 +23,17 @@ struct Decision {
   double loss = 0;              // the planner's MethodModel::loss
 
   bool compresses() const { return !methods.empty(); }
+  LossClass loss_class() const {
+    return loss < 1 ? LossClass::exact : loss < 2 ? LossClass::rounded : LossClass::delayed;
+  }
 };
+
+// A method of this class must make steps as short as this part of what less lossy ones take.
+double required_part(LossClass loss_class);
+
+// The decision to stay with: the lossiest class that makes steps as much shorter as it must, and in
+// it the least lossy within 2 % of the fastest.
+const Decision& best_of(const std::vector<Decision>& decisions);
 
 // Whether a step took so much longer or shorter than expected that it is time to measure again.
 bool is_surprising(const Decision& decision, double measured_seconds);

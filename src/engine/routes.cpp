@@ -160,6 +160,8 @@ Options::operator Request() const {
   const auto add = [&](const char* name, const auto& value) {
     if (value) request.options[name] = *value;
   };
+  add("bits", bits);
+  add("block", block);
   add("rank", rank);
   add("min_ratio", min_ratio);
   add("seed", seed);
@@ -170,6 +172,8 @@ Options::operator Request() const {
   add("bin_conv", bin_conv);
   add("bin_dense", bin_dense);
   add("error_feedback", error_feedback);
+  add("delayed", delayed);
+  add("candidates", candidates);
   return request;
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/quant_format.h"
+
 // Block quantisation: the elements of a parameter in blocks, one scale per block and a few bits per
 // element. All bits of all results are the same on every SIMD target.
 //
@@ -54,25 +56,6 @@
 //     called average_quantised(), and roll_back_quantised() if it had not yet done so. So it still
 //     needs the records that it sent and received.
 namespace gradwire::kernels {
-
-struct QuantFormat {
-  int bits;           // 8, 4, 2 or 1
-  std::size_t block;  // a multiple of 8, up to kLargestQuantBlock; multiples of 32 are fast
-
-  constexpr std::size_t blocks(std::size_t elements) const {
-    return (elements + block - 1) / block;
-  }
-  // Of one whole block.
-  constexpr std::size_t record_bytes() const { return bytes(block); }
-  // Of all records of a run of elements.
-  constexpr std::size_t bytes(std::size_t elements) const {
-    // A whole block fills its last byte.
-    return sizeof(std::uint16_t) * blocks(elements) +
-           (elements * static_cast<std::size_t>(bits) + 7) / 8;
-  }
-};
-
-inline constexpr std::size_t kLargestQuantBlock = 4096;
 
 // With G = gradient + residual, writes the records of G and replaces the residual by G - what the
 // records decode to. With 8 and 4 bits that difference is exact. An empty residual stands for no

@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/quant_format.h"
 #include "wire/payload.h"
 
 namespace gradwire {
@@ -104,12 +105,43 @@ class GatheredCode {
                    const at::Tensor& result) const = 0;
 };
 
+using kernels::QuantFormat;
+
+// Block quantisation. kernels/quant.h has the format of the records; here every block has a whole
+// record, so that of a short block ends with bytes that the caller has set to zero. Gradients,
+// residuals and results are flat; without error feedback the residual is undefined.
+class QuantCode {
+ public:
+  virtual ~QuantCode() = default;
+  // Writes the records of G = gradient + residual; the residual becomes G − what they decode to.
+  // False if a block is not finite; its residual then is as before.
+  virtual bool quantise(const QuantFormat& format, const at::Tensor& gradient,
+                        const at::Tensor& residual, const at::Tensor& records) const = 0;
+  // Makes the residual what it was before quantise(), up to rounding.
+  virtual void roll_back_quantised(const QuantFormat& format, const at::Tensor& gradient,
+                                   const at::Tensor& records, const at::Tensor& residual) const = 0;
+  virtual void mark_not_finite(const QuantFormat& format, const at::Tensor& records) const = 0;
+  virtual bool all_finite(const QuantFormat& format, const at::Tensor& records) const = 0;
+  // Writes the records of the mean of these contributions. Adds N times what their rounding loses
+  // to the residual, except in blocks that are not finite.
+  virtual void average(const QuantFormat& format, const std::vector<at::Tensor>& contributions,
+                       int64_t elements, const at::Tensor& residual,
+                       const at::Tensor& records) const = 0;
+  // Takes back what average() has added to the residual, up to rounding.
+  virtual void roll_back_average(const QuantFormat& format,
+                                 const std::vector<at::Tensor>& contributions,
+                                 const at::Tensor& records, const at::Tensor& residual) const = 0;
+  // result = factor · the sum of what the contributions decode to, in their order.
+  virtual void sum(const QuantFormat& format, const std::vector<at::Tensor>& contributions,
+                   float factor, const at::Tensor& result) const = 0;
+};
+
 // All of a device's code: what several methods may need, and a family for each kind of method.
 class DeviceCode {
  public:
-  DeviceCode(bool host, const SignCode& sign_, const LowRankCode& low_rank_,
-             const GatheredCode& gathered_)
-      : is_host(host), sign(sign_), low_rank(low_rank_), gathered(gathered_) {}
+  DeviceCode(bool host, const QuantCode& quant_, const SignCode& sign_,
+             const LowRankCode& low_rank_, const GatheredCode& gathered_)
+      : is_host(host), quant(quant_), sign(sign_), low_rank(low_rank_), gathered(gathered_) {}
   virtual ~DeviceCode() = default;
 
   // No element differs from zero: so looks the gradient of a parameter that this worker did not
@@ -127,6 +159,7 @@ class DeviceCode {
   virtual void average(const at::Tensor& slices, int64_t count) const = 0;
 
   const bool is_host;  // work is done when a call returns, and memory is the system's
+  const QuantCode& quant;
   const SignCode& sign;
   const LowRankCode& low_rank;
   const GatheredCode& gathered;

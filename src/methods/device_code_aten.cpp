@@ -2,6 +2,7 @@
 
 namespace gradwire {
 
+const QuantCode& quant_aten();
 const SignCode& sign_aten();
 const LowRankCode& low_rank_aten();
 const GatheredCode& gathered_aten();
@@ -10,7 +11,7 @@ namespace {
 
 class AtenCode final : public DeviceCode {
  public:
-  AtenCode() : DeviceCode(false, sign_aten(), low_rank_aten(), gathered_aten()) {}
+  AtenCode() : DeviceCode(false, quant_aten(), sign_aten(), low_rank_aten(), gathered_aten()) {}
 
   bool is_zero(const at::Tensor& gradient) const override { return !gradient.any().item<bool>(); }
   bool all_finite(const at::Tensor& values) const override {

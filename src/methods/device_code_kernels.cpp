@@ -11,6 +11,7 @@
 
 namespace gradwire {
 
+const QuantCode& quant_kernels();
 const SignCode& sign_kernels();
 const LowRankCode& low_rank_kernels();
 const GatheredCode& gathered_kernels();
@@ -28,7 +29,8 @@ kernels::HalfFormat format_of(const at::Tensor& halves) {
 
 class KernelCode final : public DeviceCode {
  public:
-  KernelCode() : DeviceCode(true, sign_kernels(), low_rank_kernels(), gathered_kernels()) {}
+  KernelCode()
+      : DeviceCode(true, quant_kernels(), sign_kernels(), low_rank_kernels(), gathered_kernels()) {}
 
   bool is_zero(const at::Tensor& gradient) const override {
     return kernels::all_zero(floats_of(gradient));

@@ -15,6 +15,7 @@ constexpr const char* kColourWithoutModel = "#8c8c8c";
 #define GRADWIRE_METHODS \
   METHOD(allreduce)      \
   METHOD(half)           \
+  METHOD(quant)          \
   METHOD(sign)           \
   METHOD(topk)           \
   METHOD(powersgd)       \
@@ -60,9 +61,17 @@ const MethodEntry& find_method(const std::string& name) {
   throw std::invalid_argument("there is no method \"" + name + "\"; the methods are: " + names);
 }
 
+FoundVariant find_variant(const std::string& name) {
+  for (const MethodEntry& entry : registry()) {
+    const auto variant = std::ranges::find(entry.variants, name, &Variant::name);
+    if (variant != entry.variants.end()) return {entry, *variant};
+  }
+  throw std::invalid_argument("there is no variant \"" + name + "\" of a method");
+}
+
 OptionMap complete_options(const MethodEntry& method, const OptionMap& given) {
   OptionMap complete = complete_options(method.name, method.options, given);
-  if (method.check != nullptr) method.check(given);
+  if (method.complete != nullptr) method.complete(given, complete);
   return complete;
 }
 

@@ -14,8 +14,8 @@ namespace gradwire {
 struct Facts {
   LossClass loss_class;
   bool keeps_residual = false;
-  // How far, relative to the gradients, a result may be from what gradients and residuals make of
-  // it: rounding that no residual knows of.
+  // How far, relative to the gradients around it, a result may be from what gradients and residuals
+  // make of it: rounding that no residual knows of.
   double rounding = 0;
   size_t model = 0;  // of MethodEntry::models
 };
@@ -35,9 +35,10 @@ struct MethodEntry {
   // these share one exchange.
   std::vector<std::string> parameter_options;
   std::unique_ptr<Method> (*create)(const OptionMap& options);
-  // What holds between options, where anything does: throws std::invalid_argument. Sees the options
-  // as they were given, valid each for itself.
-  void (*check)(const OptionMap& given) = nullptr;
+  // What holds between options, where anything does. Sees the options as they were given, valid
+  // each for itself, and completed with the defaults; changes a default that depends on other
+  // options, or throws std::invalid_argument.
+  void (*complete)(const OptionMap& given, OptionMap& options) = nullptr;
   // With all its options, checked and completed.
   Facts (*facts)(const OptionMap& options);
   std::vector<Variant> variants = {};  // registry() puts the method as it is by default first
@@ -55,6 +56,13 @@ const planner::MethodModels& method_models();
 
 // Throws std::invalid_argument, naming the valid methods.
 const MethodEntry& find_method(const std::string& name);
+
+// A variant by its name, and the method that it belongs to. Throws as above.
+struct FoundVariant {
+  const MethodEntry& method;
+  const Variant& variant;
+};
+FoundVariant find_variant(const std::string& name);
 
 // The given options checked, each for itself and together, and completed with the defaults. Throws
 // std::invalid_argument.

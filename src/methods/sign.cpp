@@ -43,8 +43,8 @@ MethodEntry sign_method() {
         if (!is_vote(options)) return make_sign_feedback();
         return make_sign_vote(static_cast<float>(std::get<double>(options.at("vote_scale"))));
       },
-      .check =
-          [](const OptionMap& given) {
+      .complete =
+          [](const OptionMap& given, OptionMap& /*options*/) {
             if (is_vote(given) && given.contains("error_feedback")) {
               throw std::invalid_argument("[sign] error_feedback goes with mode=\"ef\" only");
             }

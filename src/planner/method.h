@@ -47,8 +47,8 @@ struct BucketCost;
 struct MethodModel {
   std::string name;
   std::string colour;  // in plots; readers of any colour vision should tell it from the others
-  // Its place in the order from the least lossy to the most: 0 is plain all-reduce, what rounds
-  // comes before what sends a part of the gradient later or never.
+  // Its place in the order from the least lossy to the most: 0 is plain all-reduce, what rounds has
+  // 1 or more, what sends a part of the gradient later or never has 2 or more.
   double loss = 0;
   std::vector<ModelOption> options = {};
   // The kernels, as measured by `gradwire bench` on one core: the ratio of their time to that of

@@ -62,10 +62,10 @@ TEST(Contest, WhatRanBeforeRunsAgainIfItIsClose) {
 
 TEST(Contest, PlainStepsCountAsTheyAreNow) {
   // They were DDP's own; since something was compressed they have a hook and take longer.
-  Contest contest(kPlain, {predicted("acpsgd", 1.0, 3)});
-  for (const double seconds : {2.05, 2.05, 2.2}) contest.take_turn(seconds);
+  Contest contest(kPlain, {predicted("quant", 1.0, 1.2)});
+  for (const double seconds : {1.85, 1.85, 2.2}) contest.take_turn(seconds);
   ASSERT_TRUE(contest.is_over());
-  EXPECT_EQ(running_in(contest), "acpsgd");
+  EXPECT_EQ(running_in(contest), "quant");
   EXPECT_EQ(contest.running().plain_seconds, 2.2);
 }
 
@@ -86,7 +86,7 @@ TEST(Contest, WhoeverCouldNotBeTimedHasItsTurnAgain) {
 
 TEST(Contest, OfEquallyFastOnesTheLeastLossyWins) {
   Contest contest(
-      kPlain, {predicted("sign", 1.0, 6), predicted("acpsgd", 1.0, 3), predicted("half", 1.0, 1)});
+      kPlain, {predicted("sign", 1.0, 6), predicted("acpsgd", 1.0, 3), predicted("topk", 1.0, 4)});
   for (const double seconds : {1.0, 1.01, 1.03, 1.03, 1.01, 1.0}) contest.take_turn(seconds);
   EXPECT_EQ(running_in(contest), "acpsgd");
 }
@@ -123,13 +123,13 @@ TEST(Contest, SurvivesItsFileInTheMiddle) {
   EXPECT_EQ(running_in(read), "acpsgd");
   EXPECT_EQ(read.running().expected_seconds, 2);
 
-  Contest final(kPlain, {predicted("acpsgd", 1.0, 3)});
-  final.take_turn(1.9);
+  Contest final(kPlain, {predicted("quant", 1.0, 1.2)});
+  final.take_turn(1.85);
   Contest again = contest_from_json(to_json(final));
   again.take_turn(2.5);  // it has had a better one
-  again.take_turn(2);
+  again.take_turn(2.1);
   ASSERT_TRUE(again.is_over());
-  EXPECT_EQ(again.running().expected_seconds, 1.9);
+  EXPECT_EQ(again.running().expected_seconds, 1.85);
 
   nlohmann::json damaged = to_json(contest);
   for (const std::vector<int>& waiting : std::vector<std::vector<int>>{{3}, {-1}, {1, 1}, {}}) {

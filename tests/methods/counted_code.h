@@ -23,6 +23,46 @@ class CallCounts {
   mutable std::map<std::string, int> calls_;
 };
 
+class CountedQuant final : public QuantCode {
+ public:
+  CountedQuant(const QuantCode& code, const CallCounts& counts) : code_(code), counts_(counts) {}
+  bool quantise(const QuantFormat& format, const at::Tensor& gradient, const at::Tensor& residual,
+                const at::Tensor& records) const override {
+    return counts_.of("quant.quantise",
+                      [&] { return code_.quantise(format, gradient, residual, records); });
+  }
+  void roll_back_quantised(const QuantFormat& format, const at::Tensor& gradient,
+                           const at::Tensor& records, const at::Tensor& residual) const override {
+    counts_.of("quant.roll_back_quantised",
+               [&] { code_.roll_back_quantised(format, gradient, records, residual); });
+  }
+  void mark_not_finite(const QuantFormat& format, const at::Tensor& records) const override {
+    counts_.of("quant.mark_not_finite", [&] { code_.mark_not_finite(format, records); });
+  }
+  bool all_finite(const QuantFormat& format, const at::Tensor& records) const override {
+    return counts_.of("quant.all_finite", [&] { return code_.all_finite(format, records); });
+  }
+  void average(const QuantFormat& format, const std::vector<at::Tensor>& contributions,
+               int64_t elements, const at::Tensor& residual,
+               const at::Tensor& records) const override {
+    counts_.of("quant.average",
+               [&] { code_.average(format, contributions, elements, residual, records); });
+  }
+  void roll_back_average(const QuantFormat& format, const std::vector<at::Tensor>& contributions,
+                         const at::Tensor& records, const at::Tensor& residual) const override {
+    counts_.of("quant.roll_back_average",
+               [&] { code_.roll_back_average(format, contributions, records, residual); });
+  }
+  void sum(const QuantFormat& format, const std::vector<at::Tensor>& contributions, float factor,
+           const at::Tensor& result) const override {
+    counts_.of("quant.sum", [&] { code_.sum(format, contributions, factor, result); });
+  }
+
+ private:
+  const QuantCode& code_;
+  const CallCounts& counts_;
+};
+
 class CountedSign final : public SignCode {
  public:
   CountedSign(const SignCode& code, const CallCounts& counts) : code_(code), counts_(counts) {}
@@ -120,8 +160,9 @@ class CountedGathered final : public GatheredCode {
 class CountedCode final : public DeviceCode {
  public:
   explicit CountedCode(const DeviceCode& code)
-      : DeviceCode(code.is_host, sign_, low_rank_, gathered_),
+      : DeviceCode(code.is_host, quant_, sign_, low_rank_, gathered_),
         code_(code),
+        quant_(code.quant, counts_),
         sign_(code.sign, counts_),
         low_rank_(code.low_rank, counts_),
         gathered_(code.gathered, counts_) {}
@@ -134,6 +175,13 @@ class CountedCode final : public DeviceCode {
             "narrow",
             "widen",
             "average",
+            "quant.quantise",
+            "quant.roll_back_quantised",
+            "quant.mark_not_finite",
+            "quant.all_finite",
+            "quant.average",
+            "quant.roll_back_average",
+            "quant.sum",
             "sign.encode",
             "sign.settle",
             "sign.decode",
@@ -175,6 +223,7 @@ class CountedCode final : public DeviceCode {
  private:
   const DeviceCode& code_;
   CallCounts counts_;
+  CountedQuant quant_;
   CountedSign sign_;
   CountedLowRank low_rank_;
   CountedGathered gathered_;

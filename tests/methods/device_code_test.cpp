@@ -23,10 +23,12 @@ struct Choice {
   std::string method;
   OptionMap options = {};
 
-  // Factors or values are rounded to 16 bits, which turns the last bit into a thousandth.
+  // Factors, values or elements are rounded to fewer bits, which turns the last bit into a
+  // thousandth or more.
   bool rounds() const {
     const auto type = options.find("dtype");
-    return type != options.end() && std::get<std::string>(type->second) != "fp32";
+    return options.contains("bits") ||
+           (type != options.end() && std::get<std::string>(type->second) != "fp32");
   }
 };
 
@@ -45,12 +47,15 @@ std::vector<OptionValue> alternatives(const OptionDescription& option) {
   return values;
 }
 
-// Every method as it is by default, and with one option changed.
+// Every method as it is by default, with one option changed, and as its variants.
 std::vector<Choice> all_choices() {
   std::vector<Choice> choices;
   for (const MethodDescription& method : methods()) {
     if (method.name == kAuto) continue;  // it has no exchange of its own
-    choices.push_back({method.name, method.name});
+    for (const VariantDescription& variant : method.variants) {
+      choices.push_back({std::regex_replace(variant.name, std::regex("[^a-z0-9]"), "_"),
+                         method.name, variant.options});
+    }
     for (const OptionDescription& option : method.options) {
       for (const OptionValue& value : alternatives(option)) {
         const std::string name = method.name + "_" + option.name + "_" + to_string(value);
@@ -189,7 +194,8 @@ TEST(DeviceCode, KeepsNoResidualWithoutErrorFeedback) {
   for (const DeviceCode* code : {&kernel_code(), &aten_code()}) {
     const ForceCode forced(*code);
     for (const Choice& choice : all_choices()) {
-      if (!choice.options.contains("error_feedback")) continue;
+      const auto feedback = choice.options.find("error_feedback");
+      if (feedback == choice.options.end() || std::get<bool>(feedback->second)) continue;
       SCOPED_TRACE(choice.name);
       SimulatedWorld world(choice.method, choice.options, 2, shapes);
       for (int64_t step = 0; step < 3; ++step) world.step(random_gradients(2, step, shapes));

@@ -33,7 +33,7 @@ def set_rate(rate: str) -> None:
 class Job:
     """An MLP of 4 MB, its method and its data."""
 
-    def __init__(self, samples: int = 8, **options: str) -> None:
+    def __init__(self, samples: int = 8, **options: str | bool) -> None:
         self.samples = samples
         torch.manual_seed(5)
         net = nn.Sequential(nn.Linear(1000, 500), nn.ReLU(), nn.Linear(500, 1000))
@@ -63,7 +63,7 @@ class Job:
 
 
 def slow_link() -> dict:
-    job = Job(candidates="topk+sign")
+    job = Job(candidates="topk+sign", delayed=True)
     job.run(0, 6)
     before = job.methods()
     job.run(6, 15)

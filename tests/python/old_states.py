@@ -70,7 +70,7 @@ def state_and_next(worker: int, method: str, options: dict[str, Any]) -> dict[st
 
 def state_of_auto(worker: int, steps: int) -> dict[str, Any]:
     ddp = DistributedDataParallel(Feeder())
-    gw = gradwire.attach(ddp, "auto", candidates="topk+acpsgd", rank=2)
+    gw = gradwire.attach(ddp, "auto", candidates="topk+acpsgd", delayed=True, rank=2)
     for number in range(steps):
         step(ddp, worker, number)
     return {"state": gw.state_dict(), "plan": gw.stats()["plan"]}

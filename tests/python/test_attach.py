@@ -116,12 +116,17 @@ LOW_RANK = {"rank": 4, "min_ratio": 2, "seed": 0, "dtype": "fp32", "error_feedba
 DEFAULTS = {
     "allreduce": {},
     "half": {"dtype": "bf16"},
+    "quant": {"bits": 8, "block": 0, "error_feedback": False},
     "sign": {"mode": "ef", "vote_scale": 1.0, "error_feedback": True},
     "topk": {"density": 0.01, "dtype": "fp32", "error_feedback": True},
     "powersgd": LOW_RANK,
     "acpsgd": LOW_RANK,
     "adacomp": {"bin_conv": 50, "bin_dense": 500, "error_feedback": True},
-    "auto": {"rank": 4, "candidates": "half+powersgd+acpsgd+topk+adacomp+sign"},
+    "auto": {
+        "delayed": False,
+        "rank": 4,
+        "candidates": "half+quant+quant-4+powersgd+quant-2+acpsgd+topk+adacomp+sign",
+    },
 }
 CHOICES = {
     ("half", "dtype"): '"bf16" or "fp16"',
@@ -143,8 +148,10 @@ def test_methods_describes_every_variant():
             assert name.startswith(f"{method}-")
             assert set(entry["variants"][name]["options"]) <= set(entry["options"])
     classes = {name: methods[name]["variants"][name]["loss_class"] for name in methods}
-    assert {classes.pop("allreduce"), classes.pop("half")} == {"exact", "rounded"}
-    assert set(classes.values()) == {"delayed"}
+    assert {name for name in classes if classes[name] == "exact"} == {"allreduce"}
+    assert {name for name in classes if classes[name] == "rounded"} == {"half", "quant", "auto"}
+    bits = {name: v["loss_class"] for name, v in methods["quant"]["variants"].items()}
+    assert bits == {"quant": "rounded", "quant-4": "rounded", "quant-2": "delayed"}
     assert len({entry["colour"] for entry in methods.values()}) == len(methods)
 
 

@@ -125,6 +125,7 @@ def test_under_join_it_decides_nothing():
     ("options", "text"),
     [
         ({"candidates": "half+magic"}, "candidates must be one or more of half"),
+        ({"candidates": "half+topk"}, "candidate topk sends a part of the gradient steps later"),
         ({"per_parameter": {"*": {"rank": 2}}}, "every entry must name its method"),
         ({"error_feedback": False}, 'has no option "error_feedback"'),
     ],
@@ -141,7 +142,7 @@ def attach_with(worker: int, options: dict) -> None:
 
 def loaded_with_other_candidates(worker: int) -> str:
     ddp = DistributedDataParallel(small_net())
-    gw = gradwire.attach(ddp, "auto", candidates="acpsgd+sign")
+    gw = gradwire.attach(ddp, "auto", candidates="acpsgd+sign", delayed=True)
     state = gw.state_dict()
     decision = {"format": "gradwire-decision-2", "methods": {"0.weight": "topk"}}
     decision |= {"expected_seconds": 1.0, "plain_seconds": 2.0, "loss": 4.0}

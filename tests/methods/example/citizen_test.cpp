@@ -35,11 +35,15 @@ TEST(Citizen, IsPlannedWithItsOptions) {
 }
 
 TEST(Citizen, IsACandidateOfAuto) {
-  const OptionMap options = complete_options(find_method(kAuto), {});
-  EXPECT_EQ(std::get<std::string>(options.at("candidates")),
-            "half+powersgd+acpsgd+topk+cyclic+adacomp+sign");
-  EXPECT_NO_THROW(
-      complete_options(find_method(kAuto), {{"candidates", std::string("cyclic+half")}}));
+  const auto candidates = [](bool delayed) {
+    return subset_of(complete_options(find_method(kAuto), {{"delayed", delayed}}).at("candidates"));
+  };
+  EXPECT_EQ(std::ranges::count(candidates(/*delayed=*/true), kName), 1);
+  EXPECT_EQ(std::ranges::count(candidates(/*delayed=*/false), kName), 0);
+  OptionMap named = {{"candidates", std::string("half+") + kName}};
+  EXPECT_THROW(complete_options(find_method(kAuto), named), std::invalid_argument);
+  named["delayed"] = true;
+  EXPECT_NO_THROW(complete_options(find_method(kAuto), named));
 }
 
 TEST(Citizen, IsMeasuredAndVerifiedByTheBench) {
