@@ -23,8 +23,9 @@ import gradwire
 import torch
 import torch.distributed as dist
 
+from bench.process_memory import keep_freed_memory
 from bench.race.models import make_batches, make_model
-from bench.race.worker import Entrant, keep_freed_memory
+from bench.race.worker import Entrant
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("GRADWIRE_BUILD", ROOT / "build/release"))

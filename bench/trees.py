@@ -65,8 +65,9 @@ def worker(args: argparse.Namespace) -> None:
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
+    # Nothing that asks a build for more than builds of any age know.
+    from bench.process_memory import keep_freed_memory
     from bench.race.models import make_batches, make_model
-    from bench.race.worker import keep_freed_memory
 
     keep_freed_memory()
     torch.set_num_threads(1)

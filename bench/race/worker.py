@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import ctypes
 import gc
 import json
 import math
@@ -27,14 +26,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from bench.process_memory import keep_freed_memory, return_freed_memory
 from bench.race.contenders import CONTENDERS, Contender
 from bench.race.models import Batch, make_batches, make_model
 
 SLOW = 20.0  # seconds; contenders with longer steps have only two timed steps per turn
 TURN_TIMEOUT = timedelta(minutes=5)  # of a collective; afterwards the contender has failed
 HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with time stamps
-LIBC = ctypes.CDLL(None)
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3)
 SUMMED = ("encode_seconds", "wait_seconds", "decode_seconds", "payload_bytes", "sent_bytes")
 
 
@@ -51,16 +49,6 @@ def stats_of(contender: Contender) -> dict[str, float]:
         return {}
     stats = contender.attachment.stats()
     return {name: stats[name] for name in SUMMED}
-
-
-def keep_freed_memory() -> None:
-    """Keeps freed memory for the next step, as allocators made for training do.
-
-    The C library returns large blocks to the system. On a virtual machine that reports free memory
-    to its host, getting them back takes up to a fifth of a step.
-    """
-    LIBC.mallopt(M_MMAP_MAX, 0)
-    LIBC.mallopt(M_TRIM_THRESHOLD, -1)
 
 
 def copy_of(model: nn.Module) -> nn.Module:
@@ -109,7 +97,7 @@ class Entrant:
         gc.collect()
         dist.destroy_process_group(self.group)
         # Return the memory: the next contender starts as this one did, and four workers fit.
-        LIBC.malloc_trim(0)
+        return_freed_memory()
         return {name: (value - self.stats[name]) / steps for name, value in stats.items()}
 
 
