@@ -186,7 +186,7 @@ class GatheredExchange final : public Exchange {
       finite = finite && record.contribution != wire::Contribution::non_finite;
       if (record.contribution == wire::Contribution::present) present.push_back(record);
     }
-    // The bucket still holds this worker's gradient.
+    // The slot still holds this worker's gradient.
     if (!finite && own.contribution == wire::Contribution::present &&
         state(i).residual().defined()) {
       state(i).roll_back(own, slots_[i].load().view(-1));

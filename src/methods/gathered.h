@@ -1,6 +1,6 @@
 #pragma once
 
-// What topk and adacomp share: every worker encodes a payload of its own size per bucket, and all
+// What topk and adacomp share: every worker encodes a payload of its own size per part, and all
 // payloads go to all workers.
 //
 // A collective gathers equal sizes, and agreeing on one first would cost a round trip in the middle

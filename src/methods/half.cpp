@@ -7,7 +7,7 @@
 //
 // This moves what a ring all-reduce of halves would move, but an element is rounded twice whatever
 // the number of workers, where a ring rounds at every hop. Each round's buffer holds 2 bytes per
-// element of the bucket (round 2 sends one N-th of that), padded to whole slices.
+// element of the part (round 2 sends one N-th of that), padded to whole slices.
 //
 // There is no residual. An inf or NaN in any contribution is one in the sum, hence on all workers.
 // So is a finite gradient beyond the range of the type, which for fp16 ends at 65504: with fp16, a

@@ -3,12 +3,13 @@
 // What a method is made of.
 //
 //   Method     one per method name and wire options: decides which parameters it compresses, makes
-//              their state, and starts an Exchange for every bucket.
-//   Exchange   one bucket's way through a method: encode, one or more collectives, decode. It lives
-//              from the moment the bucket is ready to the moment its gradients hold the result.
-//   Slot       one parameter's place in the bucket.
+//              their state, and starts an Exchange for every part of a step.
+//   Exchange   a part's way through a method: encode, one or more collectives, decode. It lives
+//   from
+//              the moment the part is ready to the moment its gradients hold the result.
+//   Slot       one parameter's place in the part.
 //
-// A method never communicates: it hands out rounds, and src/ddp launches them.
+// A method never communicates: it hands out rounds, and src/comm launches them.
 
 #include <ATen/ATen.h>
 
@@ -69,16 +70,16 @@ inline at::Tensor zero_residual(const at::Tensor& parameter, bool error_feedback
   return at::zeros(parameter.sizes(), parameter.options().dtype(at::kFloat).requires_grad(false));
 }
 
-// One parameter's place in a bucket. `memory` is the parameter's part of the bucket, in the
-// parameter's own shape and strides.
+// One parameter's place in a part. `memory` holds its gradient, in the parameter's own shape and
+// strides.
 struct Slot {
   const Parameter* parameter = nullptr;
   ParameterState* state = nullptr;  // null: travels uncompressed
   at::Tensor memory;
 
-  // The gradient as contiguous fp32: the bucket's own memory where that is possible, else a copy.
+  // The gradient as contiguous fp32: the memory itself where that is possible, else a copy.
   at::Tensor load() const { return memory.to(at::kFloat).contiguous(); }
-  // Somewhere to write the result: the bucket's own memory where possible. Ends with store().
+  // Somewhere to write the result: the memory itself where possible. Ends with store().
   at::Tensor result() const {
     return memory.scalar_type() == at::kFloat && memory.is_contiguous()
                ? memory
@@ -133,7 +134,7 @@ struct Round {
   at::Tensor receive;
 };
 
-// One bucket's way through a method. All workers make the same calls:
+// A part's way through a method. All workers make the same calls:
 //
 //   Method::begin()    makes the exchange. Nothing is encoded yet.
 //   start()            encodes and returns the first round.
@@ -154,7 +155,7 @@ struct Round {
 //
 // Threads: the calls come one after the other, but perhaps on different threads. start() and
 // finish() run on the caller's thread, which under DDP is that of backward; complete_round() may
-// run on the thread that launches later rounds. Exchanges of other buckets run at the same time,
+// run on the thread that launches later rounds. Exchanges of other parts run at the same time,
 // with other parameters. Gradient mode is off in all calls.
 //
 // States: from start() to finish() nobody but the exchange touches the states of its parameters;

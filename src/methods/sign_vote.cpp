@@ -8,7 +8,7 @@
 // so that a worker sends two bits per element whatever the number of workers, where gathering all
 // votes would cost one per element and worker.
 //
-// The bits of all parameters of the bucket form one stream, each parameter starting on a byte, cut
+// The bits of all parameters of the part form one stream, each parameter starting on a byte, cut
 // into N slices of whole bytes. In round 1 a byte per parameter goes in front of every slice: this
 // worker's *ballot*, whether it votes on the parameter, abstains because it did not use it, or
 // spoils the vote because its gradient is not finite. So every worker learns all ballots in round 1

@@ -1,6 +1,6 @@
 #pragma once
 
-// One worker's contribution to one bucket, for the methods whose payloads are gathered. It has a
+// One worker's contribution to one part, for the methods whose payloads are gathered. It has a
 // header of fixed size, then one record per parameter in the order of the plan. The layout is in
 // docs/wire_format.md.
 //
