@@ -61,12 +61,17 @@ void check_value(const std::string& key, const c10::IValue& current, const c10::
 }
 
 // What version 0.1.0 saved and later versions do not: an option of acpsgd that changed nothing at
-// its default, and residuals that were always zero.
+// its default, and residuals that were always zero. And what it did not know: sign's option block,
+// which is 0 for what sign did then.
 void upgrade(const State& current, State& saved) {
   const std::string reuse = " reuse=True";
+  const std::string sign = "sign ";
   for (auto& [key, value] : saved) {
     if (!key.ends_with("/treatment") || !value.isString()) continue;
     std::string text = value.toStringRef();
+    if (text.starts_with(sign) && text.find(" block=") == std::string::npos) {
+      value = text.insert(sign.size(), "block=0 ");
+    }
     const size_t found = text.find(reuse);
     if (found == std::string::npos) continue;
     const auto here = current.find(key);

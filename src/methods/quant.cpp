@@ -1,4 +1,4 @@
-// The mean of the gradients in 8, 4 or 2 bits per element, quantised in blocks (kernels/quant.h).
+// The mean of the gradients in 8, 4 or 2 bits per element, quantised in blocks (block_payload.h).
 //
 //   round 1, all-to-all:  each worker quantises G = g + E and sends every worker that one's slice
 //                         of it;  E = G − what was sent
@@ -9,111 +9,65 @@
 // So neither rounding drops anything, and what a worker sends does not grow with N. Without error
 // feedback there is no E, and what the roundings lose is lost.
 //
-// A payload is a run of records, one per block, all of the same size; every parameter begins with a
-// new block. A slice is a whole number of blocks, and records of zeros fill up the last slice.
-//
-// If a gradient is not finite, its worker marks all blocks of the parameter, and the marks come
-// back to everyone with the means. Then every worker rolls back what it has done to E. The same
-// happens where a mean is not finite.
+// A slice is a whole number of blocks, and records of zeros fill up the last slice. If a gradient
+// or a mean is not finite, the marks come back to everyone with the means, and every worker rolls
+// back what it has done to E.
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "methods/block_payload.h"
 #include "methods/registry.h"
 #include "planner/bucket_cost.h"
 
 namespace gradwire {
 namespace {
 
-class QuantState final : public ParameterState {
- public:
-  QuantState(const at::Tensor& parameter, bool error_feedback)
-      : ParameterState(parameter.device()) {
-    if (!error_feedback) return;
-    error =
-        at::zeros(parameter.sizes(), parameter.options().dtype(at::kFloat).requires_grad(false));
-  }
-
-  at::Tensor residual() const override { return error; }
-  std::vector<StateTensor> tensors() override {
-    if (!error.defined()) return {};
-    return {{"residual", StateTensor::Role::residual, error}};
-  }
-
-  // Elements of the residual, flat; undefined without error feedback.
-  at::Tensor error_at(int64_t first, int64_t elements) const {
-    return error.defined() ? error.view(-1).narrow(0, first, elements) : at::Tensor();
-  }
-
-  at::Tensor error;  // in the parameter's shape; undefined without error feedback
-};
-
 class QuantExchange final : public Exchange {
  public:
   QuantExchange(const std::vector<Slot>& slots, const Step& step, const QuantFormat& format,
                 BufferPool& buffers)
-      : step_(step), format_(format), buffers_(buffers) {
-    int64_t blocks = 0;
-    for (const Slot& slot : slots) {
-      const auto own = static_cast<int64_t>(format.blocks(slot.memory.numel()));
-      parts_.push_back({slot, static_cast<QuantState*>(slot.state), blocks, own});
-      blocks += own;
-    }
-    slice_ = (blocks + step.workers - 1) / step.workers;
-    padding_ = slice_ * step.workers - blocks;
+      : payload_(slots, format, buffers), step_(step), format_(format) {
+    slice_ = (payload_.blocks() + step.workers - 1) / step.workers;
   }
 
   Round start() override {
-    sent_ = take(slice_ * step_.workers);
-    for (Part& part : parts_) encode(part);
-    records(sent_, slice_ * step_.workers - padding_, padding_).zero_();
-    contributed_ = take(slice_ * step_.workers);
+    sent_ = payload_.take(all_blocks());
+    payload_.encode(sent_);
+    payload_.records(sent_, payload_.blocks(), all_blocks() - payload_.blocks()).zero_();
+    contributed_ = payload_.take(all_blocks());
     return {Collective::all_to_all, sent_, contributed_};
   }
 
   // What was sent and contributed is kept: a step that is not finite is rolled back with it.
   std::optional<Round> complete_round() override {
     if (gathered_.defined()) return std::nullopt;
-    means_ = take(slice_).zero_();
-    for_each_own([&](const Part& part, const Owned& owned) {
+    means_ = payload_.take(slice_).zero_();
+    for_each_own([&](const BlockPart& part, const Owned& owned) {
       part.code().average(format_, owned.contributed, owned.elements, owned.error, owned.means);
     });
-    gathered_ = take(slice_ * step_.workers);
+    gathered_ = payload_.take(all_blocks());
     return Round{Collective::all_gather, means_, gathered_};
   }
 
   void finish() override {
-    for (Part& part : parts_) {
-      part.finite = part.code().all_finite(format_, records(gathered_, part));
+    for (BlockPart& part : payload_.parts()) {
+      part.finite = part.code().all_finite(format_, payload_.records(gathered_, part));
     }
     roll_back();
-    for (const Part& part : parts_) decode(part);
+    for (const BlockPart& part : payload_.parts()) {
+      payload_.decode(part, {payload_.records(gathered_, part)}, 1);
+    }
   }
 
   std::vector<int64_t> payload_bytes() const override {
-    std::vector<int64_t> bytes;
-    for (const Part& part : parts_) bytes.push_back(part.blocks * record_bytes());
-    share_overhead(padding_ * record_bytes(), bytes);
+    std::vector<int64_t> bytes = payload_.bytes();
+    share_overhead((all_blocks() - payload_.blocks()) * payload_.record_bytes(), bytes);
     return bytes;
   }
 
  private:
-  struct Part {
-    Slot slot;
-    QuantState* state;
-    int64_t first_block;  // in the payload
-    int64_t blocks;
-    bool encoded = false;  // the residual has this step in it
-    bool finite = true;    // on all workers
-
-    const QuantCode& code() const { return state->code.quant; }
-    int64_t elements() const { return slot.memory.numel(); }
-    at::Tensor gradient() const { return slot.load().view(-1); }
-    at::Tensor error() const { return state->error_at(0, elements()); }
-  };
-
   // A part's blocks in this worker's slice.
   struct Owned {
     std::vector<at::Tensor> contributed;  // by every worker
@@ -122,22 +76,12 @@ class QuantExchange final : public Exchange {
     int64_t elements;
   };
 
-  int64_t record_bytes() const { return static_cast<int64_t>(format_.record_bytes()); }
-  at::Tensor take(int64_t blocks) const {
-    return buffers_.take(blocks * record_bytes(),
-                         parts_.front().slot.memory.options().dtype(at::kByte));
-  }
-  at::Tensor records(const at::Tensor& payload, int64_t first_block, int64_t blocks) const {
-    return payload.narrow(0, first_block * record_bytes(), blocks * record_bytes());
-  }
-  at::Tensor records(const at::Tensor& payload, const Part& part) const {
-    return records(payload, part.first_block, part.blocks);
-  }
+  int64_t all_blocks() const { return slice_ * step_.workers; }
 
   template <typename Function>
   void for_each_own(const Function& function) const {
     const int64_t slice_begin = step_.worker * slice_;
-    for (const Part& part : parts_) {
+    for (const BlockPart& part : payload_.parts()) {
       const int64_t begin = std::max(part.first_block, slice_begin);
       const int64_t end = std::min(part.first_block + part.blocks, slice_begin + slice_);
       if (begin >= end) continue;
@@ -146,63 +90,32 @@ class QuantExchange final : public Exchange {
       const int64_t elements = std::min((end - begin) * block, part.elements() - first);
       Owned owned{.contributed = {},
                   .error = part.state->error_at(first, elements),
-                  .means = records(means_, begin - slice_begin, end - begin),
+                  .means = payload_.records(means_, begin - slice_begin, end - begin),
                   .elements = elements};
       for (int worker = 0; worker < step_.workers; ++worker) {
         owned.contributed.push_back(
-            records(contributed_, worker * slice_ + begin - slice_begin, end - begin));
+            payload_.records(contributed_, worker * slice_ + begin - slice_begin, end - begin));
       }
       function(part, owned);
     }
   }
 
-  void encode(Part& part) const {
-    const at::Tensor gradient = part.gradient();
-    const at::Tensor sent = records(sent_, part);
-    if (part.state->code.is_zero(gradient)) {
-      sent.zero_();
-      return;
-    }
-    sent.narrow(0, sent.numel() - record_bytes(), record_bytes()).zero_();  // it may be short
-    part.encoded = part.code().quantise(format_, gradient, part.error(), sent);
-    if (part.encoded) return;
-    roll_back_encoding(part);
-    part.code().mark_not_finite(format_, sent);
-  }
-
-  void decode(const Part& part) const {
-    const at::Tensor result = part.slot.result();
-    if (part.finite) {
-      part.code().sum(format_, {records(gathered_, part)}, 1, result.view(-1));
-    } else {
-      result.fill_(std::numeric_limits<float>::quiet_NaN());
-    }
-    part.slot.store(result);
-  }
-
   // As if the step had not been, for all parameters that are not finite. The slots still hold this
   // worker's gradients.
   void roll_back() const {
-    for_each_own([&](const Part& part, const Owned& owned) {
+    for_each_own([&](const BlockPart& part, const Owned& owned) {
       if (part.finite || !owned.error.defined()) return;
       part.code().roll_back_average(format_, owned.contributed, owned.means, owned.error);
     });
-    for (const Part& part : parts_) {
-      if (!part.finite && part.encoded) roll_back_encoding(part);
+    for (const BlockPart& part : payload_.parts()) {
+      if (!part.finite) payload_.roll_back(part, sent_);
     }
   }
 
-  void roll_back_encoding(const Part& part) const {
-    if (!part.error().defined()) return;
-    part.code().roll_back_quantised(format_, part.gradient(), records(sent_, part), part.error());
-  }
-
+  BlockPayload payload_;
   Step step_;
   QuantFormat format_;
-  BufferPool& buffers_;
-  std::vector<Part> parts_;
-  int64_t slice_ = 0;       // blocks that each worker averages
-  int64_t padding_ = 0;     // blocks at the end of the last slice
+  int64_t slice_;           // blocks that each worker averages
   at::Tensor sent_;         // the records of this worker's gradients
   at::Tensor contributed_;  // every worker's records of this one's slice
   at::Tensor means_;        // the records of this slice's means
@@ -215,7 +128,7 @@ class Quant final : public Method {
 
   std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                              const OptionMap& options) const override {
-    return std::make_unique<QuantState>(parameter.tensor,
+    return std::make_unique<BlockState>(parameter.tensor,
                                         std::get<bool>(options.at("error_feedback")));
   }
   int rounds() const override { return 2; }
@@ -245,16 +158,6 @@ OptionSpec bits_option() {
           }};
 }
 
-OptionSpec block_option() {
-  const auto most = static_cast<int64_t>(kernels::kLargestQuantBlock);
-  return {"block", int64_t{0},
-          "a multiple of 8 up to " + std::to_string(most) + "; 0: 256 at 8 bits, else 64",
-          [most](const OptionValue& value) {
-            const auto* block = std::get_if<int64_t>(&value);
-            return block != nullptr && *block >= 0 && *block <= most && *block % 8 == 0;
-          }};
-}
-
 template <int kBits>
 planner::BucketCost cost_with_bits(const planner::BucketView& bucket) {
   constexpr QuantFormat kFormat{kBits, default_block(kBits)};
@@ -279,7 +182,7 @@ MethodEntry quant_method() {
       .name = "quant",
       .summary = "the mean of the gradients in 8, 4 or 2 bits per element, quantised in blocks",
       .options = {bits_option(),
-                  block_option(),
+                  block_option("256 at 8 bits, else 64"),
                   {"error_feedback", false, "True or False; by default True below 8 bits",
                    [](const OptionValue& value) { return std::holds_alternative<bool>(value); }}},
       .parameter_options = {"error_feedback"},

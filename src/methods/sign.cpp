@@ -1,16 +1,18 @@
-// Sign-SGD: one bit per element. What the modes do with it is in sign_feedback.cpp and
-// sign_vote.cpp.
+// Sign-SGD: one bit per element. What the modes do with it is in sign_feedback.cpp, sign_blocks.cpp
+// and sign_vote.cpp.
 
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 
+#include "methods/block_payload.h"
 #include "methods/registry.h"
 #include "planner/bucket_cost.h"
 
 namespace gradwire {
 
 std::unique_ptr<Method> make_sign_feedback();
+std::unique_ptr<Method> make_sign_blocks(int64_t block);
 std::unique_ptr<Method> make_sign_vote(float scale);
 
 namespace {
@@ -37,16 +39,19 @@ MethodEntry sign_method() {
       .summary = "Sign-SGD: one bit per element, with error feedback or by majority vote",
       .options = {choice_option("mode", {"ef", "vote"}),
                   number_option("vote_scale", 1.0, 0, largest, /*open_below=*/true),
-                  boolean_option("error_feedback", true)},
+                  block_option("one scale per parameter"), boolean_option("error_feedback", true)},
       .parameter_options = {"error_feedback"},
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
-        if (!is_vote(options)) return make_sign_feedback();
+        const auto block = std::get<int64_t>(options.at("block"));
+        if (!is_vote(options)) return block == 0 ? make_sign_feedback() : make_sign_blocks(block);
         return make_sign_vote(static_cast<float>(std::get<double>(options.at("vote_scale"))));
       },
       .complete =
           [](const OptionMap& given, OptionMap& /*options*/) {
-            if (is_vote(given) && given.contains("error_feedback")) {
-              throw std::invalid_argument("[sign] error_feedback goes with mode=\"ef\" only");
+            for (const char* name : {"error_feedback", "block"}) {
+              if (!is_vote(given) || !given.contains(name)) continue;
+              throw std::invalid_argument(std::string("[sign] ") + name +
+                                          " goes with mode=\"ef\" only");
             }
           },
       .facts =
@@ -56,7 +61,8 @@ MethodEntry sign_method() {
                          .keeps_residual = !vote && std::get<bool>(options.at("error_feedback")),
                          .model = vote ? 1U : 0U};
           },
-      .variants = {{"sign-vote", {{"mode", std::string("vote")}}}},
+      .variants = {{"sign-vote", {{"mode", std::string("vote")}}},
+                   {"sign-blocks", {{"block", int64_t{64}}}}},
       .models = {{.name = "sign",
                   .colour = "#cc79a7",
                   .loss = 6,

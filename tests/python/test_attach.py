@@ -117,7 +117,7 @@ DEFAULTS = {
     "allreduce": {},
     "half": {"dtype": "bf16"},
     "quant": {"bits": 8, "block": 0, "error_feedback": False},
-    "sign": {"mode": "ef", "vote_scale": 1.0, "error_feedback": True},
+    "sign": {"mode": "ef", "vote_scale": 1.0, "block": 0, "error_feedback": True},
     "topk": {"density": 0.01, "dtype": "fp32", "error_feedback": True},
     "powersgd": LOW_RANK,
     "acpsgd": LOW_RANK,
