@@ -88,21 +88,21 @@ TEST(MethodModels, IsNeverFasterThanComputeNorThanTheWire) {
 }
 
 TEST(MethodModels, IsNeverSlowerWithAFasterLink) {
-  // Work between rounds shares the processor with backward. If it starts a little earlier, it may
-  // delay what everything waits for.
-  constexpr double kAnomaly = 0.01;
   const Profile profile = example_profile("bert-base", 0.1, method_models());
   for (const MethodModel* method : method_models()) {
+    // Work between rounds shares the processor with backward. If it starts a little earlier, it may
+    // delay what everything waits for.
+    const double anomaly = method->tensor_operations.between > 0 ? 0.01 : 1e-9;
     double slower = std::numeric_limits<double>::infinity();
     for (double gbit = 0.1; gbit < 1000; gbit *= 1.5) {
       const double seconds = seconds_of(profile, example_network(32, gbit), method);
-      EXPECT_LE(seconds, slower * (1 + kAnomaly)) << method->name << " at " << gbit;
+      EXPECT_LE(seconds, slower * (1 + anomaly)) << method->name << " at " << gbit;
       slower = seconds;
     }
     double quicker = 0;
     for (double latency = 1e-6; latency < 1e-2; latency *= 2) {
       const double seconds = seconds_of(profile, example_network(32, 10, latency), method);
-      EXPECT_GE(seconds, quicker * (1 - kAnomaly)) << method->name << " at " << latency;
+      EXPECT_GE(seconds, quicker * (1 - anomaly)) << method->name << " at " << latency;
       quicker = seconds;
     }
   }
