@@ -5,7 +5,9 @@
 //            all-reduce sum P ;       result = P Qᵀ / N
 //   Q step:  the same with the roles of P and Q exchanged: Q = (M+E)ᵀ P
 //
-// Below, the factor that travels in a step is the *moving* one, the other is *fixed*.
+// Below, the factor that travels in a step is the *moving* one, the other is *fixed*. Where factors
+// are rounded, E is computed from the own factor as sent; the worker that rounds a slice of the
+// mean keeps N times what this rounding has lost. So nothing is dropped.
 
 #include <ATen/ATen.h>
 
@@ -20,40 +22,50 @@ namespace {
 
 class AcpsgdExchange final : public Exchange {
  public:
-  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, bool bf16, BufferPool& buffers)
-      : workers_(step.workers), p_moves_(step.number % 2 == 1), bf16_(bf16) {
-    int64_t total = 0;
+  AcpsgdExchange(const std::vector<Slot>& slots, const Step& step, FactorType type,
+                 BufferPool& buffers)
+      : workers_(step.workers), p_moves_(step.number % 2 == 1), type_(type) {
+    std::vector<FactorShape> factors;
+    int64_t uncompressed = 0;
     for (const Slot& slot : slots) {
       auto* state = static_cast<LowRankState*>(slot.state);
-      const int64_t length = state == nullptr
-                                 ? slot.memory.numel()
-                                 : (p_moves_ ? state->rows : state->columns) * state->rank;
-      parts_.push_back({slot, state, total, length, false});
-      total += length;
+      parts_.push_back({slot, state, factors.size(), uncompressed});
+      if (state == nullptr) {
+        uncompressed += slot.memory.numel();
+      } else {
+        factors.push_back({p_moves_ ? state->rows : state->columns, state->rank});
+      }
     }
-    sum_.emplace(total, slots.front().memory.options(), step, bf16, buffers);
+    sum_ =
+        make_factor_sum(type, factors, uncompressed, slots.front().memory.options(), step, buffers);
   }
 
   Round start() override {
     for (Part& part : parts_) {
-      const at::Tensor sent = payload_of(part);
-      part.state == nullptr ? part.slot.write_share(sent, workers_) : encode(part, sent);
+      part.state == nullptr ? part.slot.write_share(numbers_of(part), workers_) : encode(part);
     }
-    return sum_->start();
+    const Round round = sum_->start();
+    for (Part& part : parts_) {
+      if (part.encoded) part.own = sum_->sent(part.factor);
+    }
+    return round;
   }
 
   std::optional<Round> complete_round() override { return sum_->complete_round(); }
 
   void finish() override {
     for (Part& part : parts_) {
-      const at::Tensor received = payload_of(part);
-      part.state == nullptr ? part.slot.read_mean(received) : decode(part, received);
+      part.state == nullptr ? part.slot.read_mean(numbers_of(part)) : decode(part);
     }
   }
 
   std::vector<int64_t> payload_bytes() const override {
     std::vector<int64_t> bytes;
-    for (const Part& part : parts_) bytes.push_back(FactorSum::bytes(part.length, bf16_));
+    for (const Part& part : parts_) {
+      bytes.push_back(part.state == nullptr
+                          ? wire_bytes(numbers_of(part))
+                          : factor_bytes(type_, moving(part).size(0), part.state->rank));
+    }
     share_overhead(sum_->padding_bytes(), bytes);
     return bytes;
   }
@@ -61,52 +73,51 @@ class AcpsgdExchange final : public Exchange {
  private:
   struct Part {
     Slot slot;
-    LowRankState* state;  // null: travels uncompressed
-    int64_t offset;       // in the payload
-    int64_t length;
-    bool encoded;           // the residual holds this step's gradient
+    LowRankState* state;    // null: travels uncompressed
+    size_t factor;          // of the sum, if compressed
+    int64_t first_number;   // of the sum, if not
+    bool encoded = false;   // the residual holds this step's gradient
     at::Tensor basis = {};  // the fixed factor, orthonormalised; kept if the step counts
+    at::Tensor own = {};    // this worker's moving factor, as it travels
   };
 
-  at::Tensor payload_of(const Part& part) {
-    return sum_->values().narrow(0, part.offset, part.length);
+  at::Tensor numbers_of(const Part& part) const {
+    return sum_->numbers().narrow(0, part.first_number, part.slot.memory.numel());
   }
   at::Tensor& moving(const Part& part) const { return p_moves_ ? part.state->p : part.state->q; }
   at::Tensor& fixed(const Part& part) const { return p_moves_ ? part.state->q : part.state->p; }
+  FactorPair pair(const at::Tensor& moving, const at::Tensor& fixed) const {
+    return p_moves_ ? FactorPair{moving, fixed} : FactorPair{fixed, moving};
+  }
 
-  void encode(Part& part, const at::Tensor& sent) const {
+  void encode(Part& part) {
     LowRankState& state = *part.state;
     part.basis = state.orthonormalised(fixed(part));
     const at::Tensor gradient = state.as_matrix(part.slot.load());
-    if (state.code.is_zero(gradient)) {
-      sent.zero_();
-      return;
-    }
     at::Tensor own = at::empty_like(moving(part));
-    part.encoded = state.encode(p_moves_ ? Side::left : Side::right, gradient, part.basis, own);
-    if (!part.encoded) {
+    if (state.code.is_zero(gradient)) {
+      own.zero_();
+    } else {
+      part.encoded = state.encode(p_moves_ ? Side::left : Side::right, gradient, part.basis, own);
       // One NaN here is a NaN in everyone's sum: all see it in decode().
-      sent.fill_(std::numeric_limits<float>::quiet_NaN());
-      return;
+      if (!part.encoded) own.fill_(std::numeric_limits<float>::quiet_NaN());
     }
-    // What is subtracted is the factor as it travels.
-    if (bf16_) own = own.to(at::kBFloat16).to(at::kFloat);
-    sent.copy_(own.view(-1));
-    p_moves_ ? state.subtract(own, part.basis) : state.subtract(part.basis, own);
+    sum_->put(part.factor, own);
   }
 
-  void decode(Part& part, const at::Tensor& received) const {
+  void decode(Part& part) {
     LowRankState& state = *part.state;
-    const at::Tensor factor = received.view_as(moving(part));
+    const at::Tensor factor = sum_->sum(part.factor);
     const at::Tensor result = part.slot.result();
     if (!state.code.all_finite(factor)) {
       // Some worker's gradient was not finite.
       if (part.encoded) state.roll_back(part.slot);
       result.fill_(std::numeric_limits<float>::quiet_NaN());
     } else {
-      state.code.low_rank.multiply_factors(
-          p_moves_ ? FactorPair{factor, part.basis} : FactorPair{part.basis, factor},
-          1.0 / workers_, state.as_matrix(result));
+      const at::Tensor arrived = sum_->arrived(part.factor, part.own);
+      if (arrived.defined()) state.subtract(pair(arrived, part.basis));
+      state.code.low_rank.multiply_factors(pair(factor, part.basis), 1.0 / workers_,
+                                           state.as_matrix(result));
       fixed(part) = part.basis;
       // A step in which no worker used the parameter says nothing about where its gradient lies.
       if (!state.code.is_zero(factor)) moving(part) = factor.clone();
@@ -116,9 +127,9 @@ class AcpsgdExchange final : public Exchange {
 
   int workers_;
   bool p_moves_;
-  bool bf16_;
+  FactorType type_;
   std::vector<Part> parts_;
-  std::optional<FactorSum> sum_;
+  std::unique_ptr<FactorSum> sum_;
 };
 
 using Acpsgd = LowRankMethod<AcpsgdExchange, 1>;
@@ -146,7 +157,7 @@ MethodEntry acpsgd_method() {
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Acpsgd>(options);
       },
-      .facts = low_rank_facts,
+      .facts = delayed_facts,
       .variants = low_rank_variants("acpsgd"),
       .models = {{.name = "acpsgd",
                   .colour = "#d55e00",

@@ -14,19 +14,14 @@ std::vector<OptionSpec> low_rank_options() {
   const double unbounded = std::numeric_limits<double>::infinity();
   return {integer_option("rank", 4, 1), number_option("min_ratio", 2, 0, unbounded),
           integer_option("seed", 0, std::numeric_limits<int64_t>::min()),
-          choice_option("dtype", {"fp32", "bf16"}), boolean_option("error_feedback", true)};
-}
-
-Facts low_rank_facts(const OptionMap& options) {
-  // The sum of bf16 factors is rounded once more on its way back.
-  const bool bf16 = std::get<std::string>(options.at("dtype")) == "bf16";
-  Facts facts = delayed_facts(options);
-  if (bf16) facts.rounding = 0x1p-8;
-  return facts;
+          choice_option("dtype", {"fp32", "bf16", "int8", "int4"}),
+          boolean_option("error_feedback", true)};
 }
 
 std::vector<Variant> low_rank_variants(const std::string& method) {
   return {{method + "-bf16", {{"dtype", std::string("bf16")}}},
+          {method + "-int8", {{"dtype", std::string("int8")}}},
+          {method + "-int4", {{"dtype", std::string("int4")}}},
           {method + "-rank-32", {{"rank", int64_t{32}}, {"min_ratio", 1.0}}},
           {method + "-every-matrix", {{"min_ratio", 0.0}, {"rank", int64_t{2}}}}};
 }
@@ -93,9 +88,12 @@ void LowRankState::multiply_transposed(const at::Tensor& left, const at::Tensor&
   code.low_rank.multiply(Side::right, residual_.defined() ? residual_ : gradient_, left, right);
 }
 
-void LowRankState::subtract(const at::Tensor& left, const at::Tensor& right) {
+void LowRankState::subtract(const FactorPair& product) {
   gradient_.reset();
-  if (residual_.defined()) pending_ = {left, right};
+  if (!residual_.defined()) return;
+  // Without an encode, what the step before has left is still pending.
+  if (pending_.left.defined()) code.low_rank.settle(residual_, pending_);
+  pending_ = product;
 }
 
 void LowRankState::roll_back(const Slot& slot) {
@@ -112,10 +110,11 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
   const int64_t columns = tensor.numel() / rows;
   const int64_t rank = std::min({std::get<int64_t>(options.at("rank")), rows, columns});
   const double min_ratio = std::get<double>(options.at("min_ratio"));
-  if (static_cast<double>(rank * (rows + columns)) * min_ratio >
-      static_cast<double>(tensor.numel())) {
-    return nullptr;
-  }
+  const FactorType type = factor_type(options);
+  const int64_t sent = factor_bytes(type, rows, rank) + factor_bytes(type, columns, rank);
+  const auto gradient_bytes =
+      static_cast<double>(sizeof(float)) * static_cast<double>(rows * columns);
+  if (static_cast<double>(sent) * min_ratio > gradient_bytes) return nullptr;
   const auto fp32 = tensor.options().dtype(at::kFloat).requires_grad(false);
   const auto seed =
       static_cast<uint64_t>(std::get<int64_t>(options.at("seed"))) ^ stable_hash(parameter.name);

@@ -16,7 +16,6 @@ std::vector<OptionSpec> low_rank_options();
 inline const std::vector<std::string> kLowRankParameterOptions = {"rank", "min_ratio", "seed",
                                                                   "error_feedback"};
 
-Facts low_rank_facts(const OptionMap& options);
 std::vector<Variant> low_rank_variants(const std::string& method);
 
 // The factors and the residual E. A step encodes A = M + E, the gradient plus what earlier steps
@@ -42,9 +41,9 @@ class LowRankState final : public ParameterState {
               const at::Tensor& product);
   // right = Aᵀ · left with the A of the last encode.
   void multiply_transposed(const at::Tensor& left, const at::Tensor& right) const;
-  // E = A − left · rightᵀ. The factors may be read until the next encode: they must not be changed
-  // any more.
-  void subtract(const at::Tensor& left, const at::Tensor& right);
+  // E −= the product, where E is A after an encode. The factors may be read until the next
+  // encode: they must not be changed any more.
+  void subtract(const FactorPair& product);
   // E = A − M: as if the last encode, and a subtract() after it, had not been. The slot still holds
   // the gradient.
   void roll_back(const Slot& slot);
@@ -61,7 +60,8 @@ class LowRankState final : public ParameterState {
   at::Tensor gradient_;  // of the step under way, where it is A
 };
 
-// Null where compression would not pay: r (n + m) min_ratio > n m, or fewer than two dimensions.
+// Null where compression would not pay: the factors take up more than one part in min_ratio of the
+// gradient's bytes, or it has fewer than two dimensions.
 std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
                                                   const OptionMap& options);
 
@@ -69,21 +69,20 @@ std::unique_ptr<LowRankState> make_low_rank_state(const Parameter& parameter,
 template <class FactorExchange, int sums>
 class LowRankMethod final : public Method {
  public:
-  explicit LowRankMethod(const OptionMap& options)
-      : bf16_(std::get<std::string>(options.at("dtype")) == "bf16") {}
+  explicit LowRankMethod(const OptionMap& options) : type_(factor_type(options)) {}
 
   std::unique_ptr<ParameterState> make_state(const Parameter& parameter,
                                              const OptionMap& options) const override {
     return make_low_rank_state(parameter, options);
   }
-  int rounds() const override { return sums * FactorSum::rounds(bf16_); }
-  bool carries_uncompressed() const override { return !bf16_; }
+  int rounds() const override { return sums * FactorSum::rounds(type_); }
+  bool carries_uncompressed() const override { return type_ == FactorType::fp32; }
   std::unique_ptr<Exchange> begin(std::vector<Slot> slots, const Step& step) override {
-    return std::make_unique<FactorExchange>(slots, step, bf16_, buffers_);
+    return std::make_unique<FactorExchange>(slots, step, type_, buffers_);
   }
 
  private:
-  bool bf16_;
+  FactorType type_;
 };
 
 }  // namespace gradwire

@@ -57,6 +57,17 @@ class Conformance : public testing::TestWithParam<Subject> {
     return taken_by(GetParam(), {{}, {1}, {7}, {1, 1}, {64, 48}, {32, 4, 3, 3}, {5, 400}});
   }
   Facts facts() const { return GetParam().facts(); }
+  // [worker][parameter]
+  std::vector<std::vector<at::Tensor>> residuals_of(const SimulatedWorld& world,
+                                                    int workers) const {
+    std::vector<std::vector<at::Tensor>> residuals(workers);
+    for (int worker = 0; worker < workers; ++worker) {
+      for (size_t i = 0; i < shapes().size(); ++i) {
+        residuals[worker].push_back(world.residual(worker, i).to(at::kDouble));
+      }
+    }
+    return residuals;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Registry, Conformance, testing::ValuesIn(subjects()),
@@ -119,12 +130,7 @@ TEST_P(Conformance, SpecialValuesAreAlikeEverywhereAndNothingIsDropped) {
       SCOPED_TRACE(std::string(values.name) + ", " + std::to_string(workers) + " workers");
       SimulatedWorld simulated = world(workers);
       for (int64_t step = 0; step < 4; ++step) {
-        std::vector<std::vector<at::Tensor>> before(workers);
-        for (int worker = 0; worker < workers; ++worker) {
-          for (size_t i = 0; i < shapes().size(); ++i) {
-            before[worker].push_back(simulated.residual(worker, i).to(at::kDouble));
-          }
-        }
+        const auto before = residuals_of(simulated, workers);
         const Gradients gradients = special(values, workers, step, shapes());
         const Gradients results = simulated.step(gradients);
         expect_alike(results);
@@ -141,6 +147,28 @@ TEST_P(Conformance, SpecialValuesAreAlikeEverywhereAndNothingIsDropped) {
               << "step " << step << ", parameter " << i;
         }
       }
+    }
+  }
+}
+
+// A worker that does not use a parameter in a step, whichever that is, and a step in which nobody
+// uses it.
+TEST_P(Conformance, NothingIsDroppedWhereWorkersAbstain) {
+  if (!facts().keeps_residual) GTEST_SKIP() << "keeps no residual";
+  constexpr int kWorkers = 3;
+  SimulatedWorld simulated = world(kWorkers);
+  for (int64_t step = 0; step < 9; ++step) {
+    Gradients gradients = random_gradients(kWorkers, step, shapes());
+    for (int worker = 0; worker < kWorkers; ++worker) {
+      if (worker != step % 4 && step != 7) continue;
+      for (at::Tensor& gradient : gradients[worker]) gradient.zero_();
+    }
+    const auto before = residuals_of(simulated, kWorkers);
+    const Gradients results = simulated.step(gradients);
+    expect_alike(results);
+    for (size_t i = 0; i < shapes().size(); ++i) {
+      EXPECT_LT(imbalance(simulated, before, gradients, results, i), 1e-5 + 2.5 * facts().rounding)
+          << "step " << step << ", parameter " << i;
     }
   }
 }

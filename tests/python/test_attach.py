@@ -132,8 +132,8 @@ CHOICES = {
     ("half", "dtype"): '"bf16" or "fp16"',
     ("sign", "mode"): '"ef" or "vote"',
     ("topk", "dtype"): '"fp32" or "bf16" or "fp16"',
-    ("powersgd", "dtype"): '"fp32" or "bf16"',
-    ("acpsgd", "dtype"): '"fp32" or "bf16"',
+    ("powersgd", "dtype"): '"fp32" or "bf16" or "int8" or "int4"',
+    ("acpsgd", "dtype"): '"fp32" or "bf16" or "int8" or "int4"',
 }
 
 
