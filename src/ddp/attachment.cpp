@@ -100,7 +100,7 @@ std::shared_ptr<Attachment> Attachment::attach(const std::shared_ptr<c10d::Reduc
                                          request, std::move(routes));
   auto detector = std::make_shared<StepDetector>(layout.elements());
   auto recorder = std::make_shared<StepRecorder>(reducer);
-  const std::shared_ptr<Attachment> attachment(new Attachment(std::unique_ptr<Impl>(new Impl{
+  std::shared_ptr<Attachment> attachment(new Attachment(std::unique_ptr<Impl>(new Impl{
       engine, detector, recorder, std::move(layout), std::move(automatic), reducer, logger})));
   if (engine->is_plain()) {
     reducer->update_process_group(c10::make_intrusive<PlainGroup>(engine, detector, recorder));

@@ -44,7 +44,7 @@ class AcpsgdExchange final : public Exchange {
     for (Part& part : parts_) {
       part.state == nullptr ? part.slot.write_share(numbers_of(part), workers_) : encode(part);
     }
-    const Round round = sum_->start();
+    Round round = sum_->start();
     for (Part& part : parts_) {
       if (part.encoded) part.own = sum_->sent(part.factor);
     }

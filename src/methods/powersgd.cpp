@@ -72,7 +72,7 @@ class PowersgdExchange final : public Exchange {
     for (Part& part : parts_) {
       if (part.state != nullptr) encode_q(part);
     }
-    const Round round = q_sum_->start();
+    Round round = q_sum_->start();
     for (Part& part : parts_) {
       if (part.encoded && is_rounded()) part.own_q = q_sum_->sent(part.factor);
     }

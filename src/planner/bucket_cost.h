@@ -4,7 +4,7 @@
 // model has a function that computes it from a BucketView, with the functions below.
 
 #include <array>
-#include <ranges>
+#include <vector>
 
 #include "planner/network.h"
 #include "planner/profile.h"
@@ -25,6 +25,31 @@ struct BucketCost {
   double decode_seconds = 0;
 };
 
+// The parameters of a bucket, for loops over them.
+class BucketParameters {
+ public:
+  BucketParameters(const Profile& profile, const Bucket& bucket)
+      : all_(profile.parameters), indices_(bucket.parameters) {}
+
+  struct Iterator {
+    const ParameterShape& operator*() const { return all[*index]; }
+    Iterator& operator++() {
+      ++index;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return index != other.index; }
+
+    const std::vector<ParameterShape>& all;
+    std::vector<size_t>::const_iterator index;
+  };
+  Iterator begin() const { return {all_, indices_.begin()}; }
+  Iterator end() const { return {all_, indices_.end()}; }
+
+ private:
+  const std::vector<ParameterShape>& all_;
+  const std::vector<size_t>& indices_;
+};
+
 // A bucket in one step of a method. The seconds are those of memory traffic, of starting work on
 // every parameter, and of `operations` in floating point.
 class BucketView {
@@ -32,11 +57,7 @@ class BucketView {
   BucketView(const Profile& profile, const Bucket& bucket, const MethodChoice& choice,
              int64_t workers, int kind_of_step, double gathered_ratio = 1);
 
-  auto parameters() const {
-    return bucket_.parameters | std::views::transform([this](size_t i) -> const ParameterShape& {
-             return profile_.parameters[i];
-           });
-  }
+  BucketParameters parameters() const { return {profile_, bucket_}; }
   double bytes() const { return bytes_; }  // of the gradient
   int64_t workers() const { return workers_; }
   // 0 or more, below MethodModel::kinds_of_steps.
