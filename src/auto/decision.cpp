@@ -1,9 +1,7 @@
 #include "auto/decision.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -25,38 +23,12 @@ constexpr double kSurprise = 0.20;
 // In multiples of the shortest.
 constexpr double kLongestStep = 3;
 
-// Of two decisions whose times differ by no more than this part, the less lossy is the better.
-constexpr double kTolerance = 0.02;
-
 }  // namespace
 
-double required_part(LossClass loss_class) {
-  constexpr std::array kParts = {1.0, 0.90, 0.75};  // exact, rounded, delayed
-  return kParts[static_cast<size_t>(loss_class)];
-}
-
 const Decision& best_of(const std::vector<Decision>& decisions) {
-  const Decision* best = nullptr;
-  double fastest = std::numeric_limits<double>::infinity();  // of the classes so far
-  for (const LossClass loss_class : {LossClass::exact, LossClass::rounded, LossClass::delayed}) {
-    double fastest_here = std::numeric_limits<double>::infinity();
-    for (const Decision& each : decisions) {
-      if (each.loss_class() == loss_class)
-        fastest_here = std::min(fastest_here, each.expected_seconds);
-    }
-    const bool is_short_enough =
-        best == nullptr || fastest_here <= required_part(loss_class) * fastest;
-    fastest = std::min(fastest, fastest_here);
-    if (!is_short_enough) continue;
-    const Decision* least_lossy = nullptr;
-    for (const Decision& each : decisions) {
-      if (each.loss_class() != loss_class) continue;
-      if (each.expected_seconds > (1 + kTolerance) * fastest_here) continue;
-      if (least_lossy == nullptr || each.loss < least_lossy->loss) least_lossy = &each;
-    }
-    if (least_lossy != nullptr) best = least_lossy;
-  }
-  return *best;
+  std::vector<planner::Timed> timed;
+  for (const Decision& each : decisions) timed.push_back({each.loss, each.expected_seconds});
+  return decisions[planner::best_of(timed)];
 }
 
 bool is_surprising(const Decision& decision, double measured_seconds) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gradwire/stats.h"
+#include "planner/choose.h"
 
 namespace gradwire {
 
@@ -23,16 +23,12 @@ struct Decision {
   double loss = 0;              // the planner's MethodModel::loss
 
   bool compresses() const { return !methods.empty(); }
-  LossClass loss_class() const {
-    return loss < 1 ? LossClass::exact : loss < 2 ? LossClass::rounded : LossClass::delayed;
-  }
+  LossClass loss_class() const { return planner::loss_class_of(loss); }
 };
 
-// A method of this class must make steps as short as this part of what less lossy ones take.
-double required_part(LossClass loss_class);
+using planner::required_part;
 
-// The decision to stay with: the lossiest class that makes steps as much shorter as it must, and in
-// it the least lossy within 2 % of the fastest.
+// The decision to stay with, by the rule of planner::best_of().
 const Decision& best_of(const std::vector<Decision>& decisions);
 
 // Whether a step took so much longer or shorter than expected that it is time to measure again.

@@ -8,6 +8,23 @@ namespace {
 
 constexpr const char* kColourWithoutModel = "#8c8c8c";
 
+// Gives the models what the registry knows, so that no default is written twice.
+void complete_models(MethodEntry& entry, const std::vector<std::string>& candidates) {
+  for (planner::MethodModel& model : entry.models) {
+    model.is_candidate = std::ranges::find(candidates, model.name) != candidates.end();
+    model.recipe = &recipe;
+    const auto variant = std::ranges::find(entry.variants, model.name, &Variant::name);
+    if (variant == entry.variants.end()) {
+      throw std::logic_error("the model " + model.name + " has no variant of its name");
+    }
+    const OptionMap options = complete_options(entry, variant->options);
+    for (planner::ModelOption& option : model.options) {
+      const auto own = options.find(option.name);
+      if (own != options.end()) option.default_value = own->second;
+    }
+  }
+}
+
 }  // namespace
 
 // Every method, in the order of listings: METHOD(x) stands for x_method(), the end of its file.
@@ -32,8 +49,11 @@ const std::vector<MethodEntry>& registry() {
   static const std::vector<MethodEntry> entries = [] {
     std::vector<MethodEntry> all = {GRADWIRE_METHODS};
     all.push_back(auto_method(all));
+    const auto candidates =
+        std::ranges::find(all.back().options, "candidates", &OptionSpec::name)->default_value;
     for (MethodEntry& entry : all) {
       entry.variants.insert(entry.variants.begin(), {entry.name, {}});
+      complete_models(entry, subset_of(candidates));
     }
     return all;
   }();
@@ -87,6 +107,21 @@ planner::MethodChoice choice_of(const MethodEntry& method, const OptionMap& give
     if (own != options.end()) choice.options.insert(*own);
   }
   return choice;
+}
+
+std::string recipe(const planner::MethodChoice& choice) {
+  const auto& [method, variant] = find_variant(choice.model->name);
+  OptionMap options = variant.options;
+  for (const planner::ModelOption& option : choice.model->options) {
+    const auto given = choice.options.find(option.name);
+    if (given == choice.options.end() || given->second == option.default_value) continue;
+    const bool is_own =
+        std::ranges::find(method.options, option.name, &OptionSpec::name) != method.options.end();
+    if (is_own) options.insert(*given);
+  }
+  std::string line = "gradwire.attach(ddp, \"" + method.name + '"';
+  for (const auto& [name, value] : options) line += ", " + name + "=" + to_string(value);
+  return line + ")";
 }
 
 Facts delayed_facts(const OptionMap& options) {

@@ -74,6 +74,9 @@ Facts facts_of(const MethodEntry& method, const OptionMap& given = {});
 // The planner's model for these options, with those of them that it knows. The method has a model.
 planner::MethodChoice choice_of(const MethodEntry& method, const OptionMap& given);
 
+// The line of Python that trains with a model's method: gradwire.attach(ddp, "quant", bits=4)
+std::string recipe(const planner::MethodChoice& choice);
+
 // Facts of methods that keep back what they do not send, with the option `error_feedback`.
 Facts delayed_facts(const OptionMap& options);
 

@@ -1,7 +1,9 @@
 #include "planner/choose.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 
 namespace gradwire::planner {
 namespace {
@@ -11,27 +13,39 @@ constexpr double kHighestBandwidth = 10e12 / 8;
 constexpr int kScanSteps = 48;
 constexpr int kBisections = 30;
 
-std::vector<MethodChoice> by_loss(std::span<const MethodChoice> candidates) {
-  std::vector<MethodChoice> sorted(candidates.begin(), candidates.end());
-  if (std::ranges::none_of(sorted, [](const MethodChoice& c) { return c.model->is_plain(); })) {
-    sorted.emplace_back();
-  }
-  std::ranges::stable_sort(sorted, {}, [](const MethodChoice& c) { return c.model->loss; });
-  return sorted;
-}
+// Of two methods of a class whose times differ by no more than this part, the less lossy is better.
+constexpr double kTolerance = 0.02;
 
 }  // namespace
 
-MethodChoice choose(const Profile& profile, const Network& network,
-                    std::span<const MethodChoice> candidates) {
-  const std::vector<MethodChoice> choices = by_loss(candidates);
-  std::vector<double> seconds;
-  for (const MethodChoice& choice : choices) {
-    seconds.push_back(simulate(profile, network, choice).seconds);
+double required_part(LossClass loss_class) {
+  constexpr std::array kParts = {1.0, 0.90, 0.75};  // exact, rounded, delayed
+  return kParts[static_cast<size_t>(loss_class)];
+}
+
+size_t best_of(std::span<const Timed> methods) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const Timed* best = nullptr;
+  double fastest = kNever;  // of the classes so far
+  for (const LossClass loss_class : {LossClass::exact, LossClass::rounded, LossClass::delayed}) {
+    double fastest_here = kNever;
+    for (const Timed& each : methods) {
+      if (loss_class_of(each.loss) == loss_class)
+        fastest_here = std::min(fastest_here, each.seconds);
+    }
+    const bool is_short_enough =
+        best == nullptr || fastest_here <= required_part(loss_class) * fastest;
+    fastest = std::min(fastest, fastest_here);
+    if (!is_short_enough) continue;
+    const Timed* least_lossy = nullptr;
+    for (const Timed& each : methods) {
+      if (loss_class_of(each.loss) != loss_class) continue;
+      if (each.seconds > (1 + kTolerance) * fastest_here) continue;
+      if (least_lossy == nullptr || each.loss < least_lossy->loss) least_lossy = &each;
+    }
+    if (least_lossy != nullptr) best = least_lossy;
   }
-  const double tolerated = (1 + kTolerance) * std::ranges::min(seconds);
-  const auto first = std::ranges::find_if(seconds, [&](double each) { return each <= tolerated; });
-  return choices[static_cast<size_t>(first - seconds.begin())];
+  return static_cast<size_t>(best - methods.data());
 }
 
 BreakEven break_even(const Profile& profile, const Network& network, const MethodChoice& choice) {

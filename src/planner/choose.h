@@ -1,6 +1,6 @@
 #pragma once
 
-// Which method, and where a method begins to pay.
+// Which method, by its class of loss and its time; and where a method begins to pay.
 
 #include <span>
 
@@ -8,14 +8,17 @@
 
 namespace gradwire::planner {
 
-// Of two plans whose predicted times differ by no more than this part, the less lossy is the
-// better.
-inline constexpr double kTolerance = 0.02;
+// A method of this class must make steps as short as this part of what less lossy ones take.
+double required_part(LossClass loss_class);
 
-// The least lossy candidate within the tolerance of the fastest. All-reduce takes part whether
-// named or not.
-MethodChoice choose(const Profile& profile, const Network& network,
-                    std::span<const MethodChoice> candidates);
+struct Timed {
+  double loss;     // MethodModel::loss
+  double seconds;  // of a step, predicted or measured
+};
+
+// The index of the one to use: of the lossiest class that makes steps as much shorter as it must,
+// the least lossy within 2 % of the fastest. This is the rule of `auto` and of plans.
+size_t best_of(std::span<const Timed> methods);
 
 enum class Helps : uint8_t { never, below, always };
 

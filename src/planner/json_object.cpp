@@ -47,6 +47,12 @@ int64_t JsonObject::integer(const std::string& field) const {
   return value.get<int64_t>();
 }
 
+bool JsonObject::flag(const std::string& field) const {
+  const json& value = at(field);
+  if (!value.is_boolean()) refuse(field, "must be true or false, not " + value.dump());
+  return value.get<bool>();
+}
+
 std::string JsonObject::text(const std::string& field) const {
   const json& value = at(field);
   if (!value.is_string()) refuse(field, "must be a text, not " + value.dump());
@@ -104,7 +110,7 @@ json read_json(const std::string& file, const std::string& subject) {
   if (!stream) throw std::invalid_argument("cannot read the " + subject + " " + file);
   try {
     return json::parse(stream);
-  } catch (const json::parse_error& error) {
+  } catch (const json::exception& error) {
     throw std::invalid_argument(file + " is not JSON: " + error.what());
   }
 }

@@ -21,6 +21,7 @@ class JsonObject {
   double number(const std::string& field) const;
   double number_or(const std::string& field, double otherwise) const;
   int64_t integer(const std::string& field) const;
+  bool flag(const std::string& field) const;
   std::string text(const std::string& field) const;
   const nlohmann::json& list(const std::string& field) const;
   std::vector<JsonObject> objects(const std::string& field) const;

@@ -56,7 +56,10 @@ void MeasuredLink::check() const {
   for (size_t i = 0; i < kCollectives; ++i) {
     const std::string name(name_of(static_cast<Collective>(i)));
     require(fits[i].latency >= 0, name + ".latency_seconds must not be negative");
+    require(fits[i].latency <= 1e6, name + ".latency_seconds must be at most 1e6");
     require(fits[i].bandwidth > 0, name + ".gbit_per_s must be positive");
+    const double gbit = fits[i].bandwidth * 8 / 1e9;
+    require(gbit >= 1e-8 && gbit <= 1e10, name + ".gbit_per_s must be from 1e-8 to 1e10");
   }
 }
 

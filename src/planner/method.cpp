@@ -1,6 +1,7 @@
 #include "planner/method.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <stdexcept>
 
@@ -20,7 +21,7 @@ void ModelOption::check(const OptionMap& given, const std::string& whose) const 
   const auto found = given.find(name);
   if (found == given.end()) return;
   const double value = number_in(found->second);
-  if (value >= least && value <= most) return;
+  if (std::isfinite(value) && value >= least && value <= most) return;
   std::ostringstream text;
   text << whose << name << " must be " << rule << "; got " << value;
   throw std::invalid_argument(text.str());

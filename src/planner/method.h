@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "gradwire/stats.h"
+
 namespace gradwire::planner {
 
 using OptionValue = std::variant<bool, int64_t, double, std::string>;
@@ -17,7 +19,7 @@ using OptionMap = std::map<std::string, OptionValue>;
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 // A number that decides how much a method sends, as plan requests name it. Where the method has an
-// option of this name, that is the same number.
+// option of this name, that is the same number, and registry() puts the method's default here.
 struct ModelOption {
   std::string name;
   OptionValue default_value;  // its type is that of all values: whole numbers or any
@@ -43,6 +45,16 @@ struct Traffic {
 
 class BucketView;
 struct BucketCost;
+struct MethodChoice;
+
+inline std::string name_of(LossClass loss_class) {
+  return kLossClassNames[static_cast<size_t>(loss_class)];
+}
+
+// The class of a MethodModel::loss.
+inline LossClass loss_class_of(double loss) {
+  return loss < 1 ? LossClass::exact : loss < 2 ? LossClass::rounded : LossClass::delayed;
+}
 
 struct MethodModel {
   std::string name;
@@ -58,8 +70,13 @@ struct MethodModel {
   Traffic tensor_operations = {};
   int kinds_of_steps = 1;  // that take turns
   BucketCost (*cost)(const BucketView& bucket) = nullptr;
+  // The rest is the registry's. Whether `auto` may choose it and a plan may advise it.
+  bool is_candidate = true;
+  // The line of Python that trains with it.
+  std::string (*recipe)(const MethodChoice& choice) = nullptr;
 
   bool is_plain() const { return loss == 0; }
+  LossClass loss_class() const { return loss_class_of(loss); }
 };
 
 // What all methods are compared with: an all-reduce of the gradient, which costs no coding.
@@ -77,6 +94,7 @@ struct MethodChoice {
   OptionMap options = {};
 
   double number(const std::string& option) const;
+  std::string recipe() const { return model->recipe == nullptr ? "" : model->recipe(*this); }
 };
 
 }  // namespace gradwire::planner

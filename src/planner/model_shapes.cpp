@@ -23,6 +23,10 @@ struct ModelShape {
     add(name + ".weight", {out, in}, static_cast<double>(out * in));
     add(name + ".bias", {out}, 0);
   }
+  void add_transposed(const std::string& name, int64_t in, int64_t out) {
+    add(name + ".weight", {in, out}, static_cast<double>(out * in));
+    add(name + ".bias", {out}, 0);
+  }
   void add_norm(const std::string& name, int64_t size) {
     add(name + ".weight", {size}, 0);
     add(name + ".bias", {size}, 0);
@@ -97,13 +101,35 @@ ModelShape bert(int layers, int64_t hidden) {
   return shape;
 }
 
+// As GPT2LMHeadModel of Hugging Face's transformers. Its matrices lie transposed, and its output
+// matrix is the token embedding, as in bert().
+ModelShape gpt2(int layers, int64_t hidden) {
+  constexpr int64_t vocabulary = 50257;
+  constexpr int64_t positions = 1024;
+  ModelShape shape;
+  shape.add("transformer.wte.weight", {vocabulary, hidden}, 0);
+  shape.add("transformer.wpe.weight", {positions, hidden}, 0);
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string name = "transformer.h." + std::to_string(layer) + ".";
+    shape.add_norm(name + "ln_1", hidden);
+    shape.add_transposed(name + "attn.c_attn", hidden, 3 * hidden);
+    shape.add_transposed(name + "attn.c_proj", hidden, hidden);
+    shape.add_norm(name + "ln_2", hidden);
+    shape.add_transposed(name + "mlp.c_fc", hidden, 4 * hidden);
+    shape.add_transposed(name + "mlp.c_proj", 4 * hidden, hidden);
+  }
+  shape.add("transformer.ln_f.weight", {hidden}, 0);
+  shape.add("transformer.ln_f.bias", {hidden}, static_cast<double>(vocabulary * hidden));
+  return shape;
+}
+
 struct NamedModel {
   const char* name;
   std::function<ModelShape()> make;
 };
 
-const std::array<NamedModel, 4>& models() {
-  static const std::array<NamedModel, 4> all = {{
+const std::array<NamedModel, 5>& models() {
+  static const std::array<NamedModel, 5> all = {{
       {"resnet-50",
        [] {
          return ResnetBuilder({3, 4, 6, 3}).take();
@@ -114,6 +140,7 @@ const std::array<NamedModel, 4>& models() {
        }},
       {"bert-base", [] { return bert(12, 768); }},
       {"bert-large", [] { return bert(24, 1024); }},
+      {"gpt2", [] { return gpt2(12, 768); }},
   }};
   return all;
 }
@@ -127,18 +154,9 @@ ModelShape shape_of(const std::string& model) {
   throw std::invalid_argument("there is no built-in model \"" + model + "\"; there are " + valid);
 }
 
-}  // namespace
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const NamedModel& model : models()) names.emplace_back(model.name);
-  return names;
-}
-
-Profile model_profile(const std::string& model, double compute_seconds) {
-  ModelShape shape = shape_of(model);
+Profile profile_of(const std::string& name, ModelShape shape, double compute_seconds) {
   Profile profile;
-  profile.name = model;
+  profile.name = name;
   profile.forward_seconds = compute_seconds / 3;
   profile.backward_seconds = compute_seconds - profile.forward_seconds;
   double all_work = 0;
@@ -153,6 +171,30 @@ Profile model_profile(const std::string& model, double compute_seconds) {
   profile.buckets = ddp_buckets(shape.parameters, ready);
   profile.parameters = std::move(shape.parameters);
   return profile;
+}
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const NamedModel& model : models()) names.emplace_back(model.name);
+  return names;
+}
+
+Profile model_profile(const std::string& model, double compute_seconds) {
+  return profile_of(model, shape_of(model), compute_seconds);
+}
+
+Profile shapes_profile(std::vector<ParameterShape> parameters, double compute_seconds) {
+  const bool has_matrices =
+      std::ranges::any_of(parameters, [](const auto& each) { return each.shape.size() >= 2; });
+  ModelShape shape;
+  for (ParameterShape& each : parameters) {
+    const bool works = each.shape.size() >= 2 || !has_matrices;
+    const double work = works ? static_cast<double>(each.elements()) : 0;
+    shape.add(each.name, std::move(each.shape), work);
+  }
+  return profile_of("given parameters", std::move(shape), compute_seconds);
 }
 
 }  // namespace gradwire::planner

@@ -16,4 +16,7 @@ std::vector<std::string> model_names();
 // are. Rates are left for the caller.
 Profile model_profile(const std::string& model, double compute_seconds);
 
+// The same of any model. Backward is divided in proportion to the elements of matrices and kernels.
+Profile shapes_profile(std::vector<ParameterShape> parameters, double compute_seconds);
+
 }  // namespace gradwire::planner

@@ -14,8 +14,9 @@ namespace gradwire::planner {
 // As users write it: "10gbit", "20us". What is left empty has a default.
 struct PlanRequest {
   std::string model = "bert-base";
-  nlohmann::json profile;  // in place of model and compute; null: none
-  std::string compute;
+  nlohmann::json parameters;  // in place of model: a list of names and shapes; null: none
+  nlohmann::json profile;     // in place of both; null: none
+  std::string compute;        // with a profile, what its compute times are scaled to
 
   nlohmann::json link;           // of `gradwire probe`, in place of latency and all_reduce; or null
   std::vector<int64_t> workers;  // otherwise those of the link, or {8, 32, 128, 1024}
@@ -32,6 +33,7 @@ struct PlanRequest {
 
   std::vector<std::string> methods;  // otherwise all
   OptionMap options = {};            // of the methods' models, by name
+  bool delayed = false;              // whether methods that delay may be advised
 };
 
 // Both throw std::invalid_argument naming the option or field, its rule and its value.

@@ -12,10 +12,16 @@ void require(bool condition, const std::string& otherwise) {
   if (!condition) throw std::invalid_argument("[profile] " + otherwise);
 }
 
+constexpr size_t kMostParameters = 1'000'000;
+constexpr double kMostElements = 1e13;  // of all parameters together
+
+bool is_time(double seconds) { return seconds >= 0 && seconds <= kMostSeconds; }
+
 void check_rate(const std::string& method, const CodingRate& rate) {
   for (const double value :
        {rate.encode, rate.between, rate.decode, rate.decode_payload, rate.per_parameter}) {
     require(value >= 0, "rates of " + method + " must not be negative");
+    require(value <= kMostSeconds, "rates of " + method + " must be at most 1e6");
   }
 }
 
@@ -28,10 +34,12 @@ void check_measured(const Profile& profile) {
   }
   for (const Bucket& bucket : profile.buckets) {
     const CodingSeconds& seconds = bucket.measured;
-    require(seconds.encode >= 0 && seconds.between >= 0 && seconds.decode >= 0,
+    require(is_time(seconds.encode) && is_time(seconds.between) && is_time(seconds.decode),
             "the encode_seconds, between_seconds and decode_seconds of buckets must not be "
-            "negative");
+            "negative nor exceed 1e6");
     require(bucket.gathered_bytes >= 0, "the gathered_bytes of buckets must not be negative");
+    require(bucket.gathered_bytes <= kMostElements,
+            "the gathered_bytes of buckets must be at most 1e13");
   }
 }
 
@@ -82,16 +90,43 @@ void Profile::check() const {
   require(forward_seconds >= 0, "forward_seconds must not be negative");
   require(backward_seconds >= 0, "backward_seconds must not be negative");
   require(compute_seconds() > 0, "forward_seconds and backward_seconds are both 0");
-  require(flops_per_second > 0, "flops_per_second must be positive");
+  require(is_time(forward_seconds) && is_time(backward_seconds),
+          "forward_seconds and backward_seconds must be at most 1e6");
+  require(flops_per_second >= 1, "flops_per_second must be at least 1");
   require(contention >= 0 && contention <= 1, "contention must be between 0 and 1");
-  require(!parameters.empty(), "parameters is empty");
-  for (const ParameterShape& parameter : parameters) {
-    require(std::ranges::all_of(parameter.shape, [](int64_t size) { return size > 0; }),
-            "parameter \"" + parameter.name + "\": its shape must have positive sizes only");
-  }
+  planner::check(parameters, "profile");
   for (const auto& [method, rate] : rates) check_rate(method, rate);
   check_buckets(*this);
   check_measured(*this);
+}
+
+void Profile::scale_compute_to(double seconds) {
+  const double factor = seconds / compute_seconds();
+  forward_seconds *= factor;
+  backward_seconds *= factor;
+  for (Bucket& bucket : buckets) {
+    bucket.ready_seconds = std::min(factor * bucket.ready_seconds, backward_seconds);
+  }
+}
+
+void check(const std::vector<ParameterShape>& parameters, const std::string& subject) {
+  const auto require = [&](bool condition, const std::string& otherwise) {
+    if (!condition) throw std::invalid_argument("[" + subject + "] " + otherwise);
+  };
+  require(!parameters.empty(), "parameters is empty");
+  require(parameters.size() <= kMostParameters, "there are more than 1,000,000 parameters");
+  double elements = 0;
+  for (const ParameterShape& parameter : parameters) {
+    double own = 1;  // as a double, so that it does not overflow
+    for (const int64_t size : parameter.shape) {
+      require(size > 0,
+              "parameter \"" + parameter.name + "\": its shape must have positive sizes only");
+      own *= static_cast<double>(size);
+    }
+    elements += own;
+    require(elements <= kMostElements,
+            "parameter \"" + parameter.name + "\": there are more than 1e13 elements up to it");
+  }
 }
 
 std::vector<Bucket> ddp_buckets(const std::vector<ParameterShape>& parameters,

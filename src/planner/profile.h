@@ -77,7 +77,17 @@ struct Profile {
   double gradient_bytes() const;
   // Throws std::invalid_argument naming what is wrong.
   void check() const;
+  // Multiplies forward, backward and the buckets' ready times so that compute takes this long.
+  // What was measured of encoding and decoding stays.
+  void scale_compute_to(double seconds);
 };
+
+// Throws std::invalid_argument naming the parameter whose shape is wrong, or saying that there are
+// none or too many. `subject` is how the message begins.
+void check(const std::vector<ParameterShape>& parameters, const std::string& subject);
+
+// Seconds that a plan may have to do with. Whatever is longer is a mistake, and sums stay finite.
+inline constexpr double kMostSeconds = 1e6;
 
 inline constexpr double kFirstBucketBytes = 1024.0 * 1024;
 inline constexpr double kBucketBytes = 25 * 1024.0 * 1024;

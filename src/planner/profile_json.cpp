@@ -146,6 +146,24 @@ OptionMap options_from_json(const JsonObject& object, const std::vector<ModelOpt
   return given;
 }
 
+std::vector<ParameterShape> parameters_from_json(const json& value) {
+  const std::string subject = "parameters";
+  if (!value.is_array()) {
+    throw std::invalid_argument("[" + subject +
+                                R"(] must be a list of {"name": "fc.weight", "shape": [10, 20]})");
+  }
+  std::vector<ParameterShape> parameters;
+  std::set<std::string> names;
+  for (const json& each : value) {
+    const JsonObject object(each, subject, subject + "[" + std::to_string(parameters.size()) + "]");
+    parameters.push_back(parameter_from_json(object));
+    const std::string& name = parameters.back().name;
+    if (!names.insert(name).second) object.refuse("name", "is \"" + name + "\" once more");
+  }
+  check(parameters, subject);
+  return parameters;
+}
+
 Profile profile_from_json(const json& value, const MethodModels& models,
                           const CodingRates& otherwise) {
   const JsonObject object(value, kSubject);

@@ -17,6 +17,10 @@ nlohmann::json to_json(const Profile& profile);
 Profile profile_from_json(const nlohmann::json& value, const MethodModels& models,
                           const CodingRates& otherwise = {});
 
+// The parameters of a model: a list of {"name": "fc.weight", "shape": [1000, 2048]} in the order of
+// the model's definition. Throws as above.
+std::vector<ParameterShape> parameters_from_json(const nlohmann::json& value);
+
 // Those of `options` that the object has among its fields.
 OptionMap options_from_json(const JsonObject& object, const std::vector<ModelOption>& options);
 

@@ -1,6 +1,7 @@
 #include "planner/sweep.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,27 @@ Network network_at(const SweepRequest& request, int64_t workers, double bandwidt
   return network;
 }
 
+// Every figure of a request has a limit; this is for what they make together.
+void require_finite(const SweepRequest& request, const SweepPoint& point) {
+  for (size_t i = 0; i < request.methods.size(); ++i) {
+    if (std::isfinite(point.predictions[i].seconds) && std::isfinite(point.speed_up(i))) continue;
+    throw std::invalid_argument("[plan] the prediction for " + request.methods[i].model->name +
+                                " is not finite: a figure of the job or the link is too large");
+  }
+}
+
+const MethodModel* recommended(const SweepRequest& request, const SweepPoint& point, bool delayed) {
+  std::vector<const MethodModel*> models = {&plain_all_reduce()};
+  std::vector<Timed> timed = {{plain_all_reduce().loss, point.allreduce_seconds}};
+  for (size_t i = 0; i < request.methods.size(); ++i) {
+    const MethodModel* model = request.methods[i].model;
+    if (!model->is_candidate || (!delayed && model->loss_class() == LossClass::delayed)) continue;
+    models.push_back(model);
+    timed.push_back({model->loss, point.predictions[i].seconds});
+  }
+  return models[best_of(timed)];
+}
+
 SweepPoint point_at(const SweepRequest& request, int64_t workers, double bandwidth) {
   const Network network = network_at(request, workers, bandwidth);
   SweepPoint point{.workers = workers, .bandwidth = bandwidth};
@@ -29,13 +51,16 @@ SweepPoint point_at(const SweepRequest& request, int64_t workers, double bandwid
   for (const MethodChoice& method : request.methods) {
     point.predictions.push_back(simulate(request.profile, network, method));
   }
-  point.recommended = choose(request.profile, network, request.methods).model;
+  require_finite(request, point);
+  point.recommended_delayed = recommended(request, point, /*delayed=*/true);
+  point.recommended =
+      request.delayed ? point.recommended_delayed : recommended(request, point, /*delayed=*/false);
   return point;
 }
 
-double recommended_speed_up(const SweepRequest& request, const SweepPoint& point) {
+double speed_up_of(const SweepRequest& request, const SweepPoint& point, const MethodModel* model) {
   for (size_t i = 0; i < request.methods.size(); ++i) {
-    if (request.methods[i].model == point.recommended) return point.speed_up(i);
+    if (request.methods[i].model == model) return point.speed_up(i);
   }
   return 1;
 }
@@ -45,6 +70,7 @@ struct Realm {
   double lowest_bandwidth;
   double highest_bandwidth;
   double greatest_speed_up;
+  int points = 1;
 };
 
 struct ByLoss {
@@ -54,19 +80,28 @@ struct ByLoss {
 };
 using Realms = std::map<const MethodModel*, Realm, ByLoss>;
 
-Realms realms(const SweepRequest& request, const Sweep& sweep) {
+// `which` of each point; points where `counts` is false are left out.
+template <typename Counts>
+Realms realms(const SweepRequest& request, const Sweep& sweep,
+              const MethodModel* SweepPoint::*which, const Counts& counts) {
   Realms found;
   for (const SweepPoint& point : sweep.points) {
-    const double speed_up = recommended_speed_up(request, point);
+    if (!counts(point)) continue;
+    const double speed_up = speed_up_of(request, point, point.*which);
     const auto [realm, is_new] =
-        found.try_emplace(point.recommended, Realm{point.bandwidth, point.bandwidth, speed_up});
+        found.try_emplace(point.*which, Realm{point.bandwidth, point.bandwidth, speed_up});
     if (is_new) continue;
     Realm& known = realm->second;
+    ++known.points;
     known.lowest_bandwidth = std::min(known.lowest_bandwidth, point.bandwidth);
     known.highest_bandwidth = std::max(known.highest_bandwidth, point.bandwidth);
     known.greatest_speed_up = std::max(known.greatest_speed_up, speed_up);
   }
   return found;
+}
+
+Realms recommended_realms(const SweepRequest& request, const Sweep& sweep) {
+  return realms(request, sweep, &SweepPoint::recommended, [](const SweepPoint&) { return true; });
 }
 
 std::string describe(const Realm& realm) {
@@ -75,11 +110,28 @@ std::string describe(const Realm& realm) {
   return "at " + (lowest == highest ? lowest : lowest + " to " + highest);
 }
 
-std::string describe_speed_up(const Realm& realm, bool is_one_point) {
+std::string describe_speed_up(const Realm& realm) {
   char text[64];
-  std::snprintf(text, sizeof text, " (%s%.3g times as fast)", is_one_point ? "" : "up to ",
+  std::snprintf(text, sizeof text, " (%s%.3g times as fast)", realm.points == 1 ? "" : "up to ",
                 realm.greatest_speed_up);
   return text;
+}
+
+// "half at 10 Gb/s (1.79 times as fast), quant at 1 Gb/s (3.8 times as fast)"
+std::string describe(const Realms& realms) {
+  std::string text;
+  for (const auto& [method, realm] : realms) {
+    text += (text.empty() ? "" : ", ") + method->name + " " + describe(realm) +
+            describe_speed_up(realm);
+  }
+  return text;
+}
+
+// "no rounded method makes steps 10 % shorter"
+std::string bar_of(LossClass loss_class) {
+  const long percent = std::lround(100 * (1 - required_part(loss_class)));
+  return "no " + name_of(loss_class) + " method makes steps " + std::to_string(percent) +
+         " % shorter";
 }
 
 bool depends_on_workers(const Sweep& sweep) {
@@ -128,20 +180,36 @@ Sweep sweep(const SweepRequest& request) {
 }
 
 std::string advice(const SweepRequest& request, const Sweep& sweep) {
-  Realms found = realms(request, sweep);
+  Realms found = recommended_realms(request, sweep);
   const auto plain = found.extract(&plain_all_reduce());
-  const bool is_one_point = sweep.points.size() == 1;
   if (found.empty()) {
-    return std::string("Stay with all-reduce: no method is more than 2 % faster") +
-           (is_one_point ? "." : " at any of these settings.");
+    return "Stay with all-reduce: " + bar_of(LossClass::rounded) +
+           (request.delayed ? ", and " + bar_of(LossClass::delayed) : "") +
+           (sweep.points.size() == 1 ? "." : " at any of these settings.");
   }
-  std::string uses;
-  for (const auto& [method, realm] : found) {
-    uses += (uses.empty() ? "Use " : ", ") + method->name + " " + describe(realm) +
-            describe_speed_up(realm, is_one_point);
-  }
+  std::string uses = "Use " + describe(found);
   if (plain) uses += ", and stay with all-reduce " + describe(plain.mapped());
   return uses + (depends_on_workers(sweep) ? ", depending on the number of workers." : ".");
+}
+
+std::vector<MethodChoice> advised(const SweepRequest& request, const Sweep& sweep) {
+  std::vector<MethodChoice> choices;
+  for (const auto& [model, realm] : recommended_realms(request, sweep)) {
+    for (const MethodChoice& method : request.methods) {
+      if (method.model == model && !model->is_plain()) choices.push_back(method);
+    }
+  }
+  return choices;
+}
+
+std::string possibility(const SweepRequest& request, const Sweep& sweep) {
+  const Realms found = realms(
+      request, sweep, &SweepPoint::recommended_delayed,
+      [](const SweepPoint& point) { return point.recommended_delayed != point.recommended; });
+  if (found.empty()) return "";
+  return "If a part of the gradient may arrive steps later, which costs accuracy in short "
+         "trainings (--delayed): " +
+         describe(found) + ".";
 }
 
 json to_json(const SweepRequest& request, const Sweep& sweep) {
@@ -151,9 +219,20 @@ json to_json(const SweepRequest& request, const Sweep& sweep) {
                  {"buckets", request.profile.buckets.size()},
                  {"latency_seconds", request.network.between_nodes.latency},
                  {"workers_per_node", request.network.workers_per_node},
+                 {"methods", json::object()},
                  {"points", json::array()},
                  {"break_even_gbit_per_s", json::array()},
-                 {"advice", advice(request, sweep)}};
+                 {"advice", advice(request, sweep)},
+                 {"advised", json::array()},
+                 {"possibility", possibility(request, sweep)},
+                 {"read_on", kReadOn}};
+  for (const MethodChoice& method : request.methods) {
+    result["methods"][method.model->name] = {{"loss_class", name_of(method.model->loss_class())},
+                                             {"recipe", method.recipe()}};
+  }
+  for (const MethodChoice& method : advised(request, sweep)) {
+    result["advised"].push_back(method.model->name);
+  }
   for (const SweepPoint& point : sweep.points) {
     json methods = json::object();
     for (size_t i = 0; i < request.methods.size(); ++i) {

@@ -17,15 +17,16 @@ struct SweepRequest {
   std::vector<int64_t> workers;
   std::vector<double> bandwidths = {};  // bytes per second
   std::vector<MethodChoice> methods;
+  bool delayed = false;  // whether methods of the class delayed may be recommended
 };
 
 struct SweepPoint {
   int64_t workers;
   double bandwidth;
   double allreduce_seconds = 0;
-  std::vector<Prediction> predictions = {};  // of each method of the request
-  const MethodModel* recommended =
-      &plain_all_reduce();  // the least lossy within 2 % of the fastest
+  std::vector<Prediction> predictions = {};                      // of each method of the request
+  const MethodModel* recommended = &plain_all_reduce();          // by best_of()
+  const MethodModel* recommended_delayed = &plain_all_reduce();  // if such methods may be
 
   double speed_up(size_t method) const { return allreduce_seconds / predictions[method].seconds; }
 };
@@ -44,6 +45,15 @@ std::vector<SweepPoint> sweep_points(const SweepRequest& request);
 
 // One sentence.
 std::string advice(const SweepRequest& request, const Sweep& sweep);
+
+// The methods that are recommended somewhere, from the least lossy to the most, but for all-reduce.
+std::vector<MethodChoice> advised(const SweepRequest& request, const Sweep& sweep);
+
+// One sentence on where methods that delay would be recommended if they might be, or nothing.
+std::string possibility(const SweepRequest& request, const Sweep& sweep);
+
+// Where to read on before following the advice.
+inline constexpr const char* kReadOn = "docs/accuracy.md";
 
 nlohmann::json to_json(const SweepRequest& request, const Sweep& sweep);
 

@@ -35,12 +35,49 @@ TEST(MethodModels, AreInPlansAndInWhatAutoMayChoose) {
   }
 }
 
-TEST(MethodModels, HaveTheOrderOfTheirClassesOfLoss) {
-  for (const MethodEntry& one : registry()) {
-    for (const MethodEntry& other : registry()) {
-      if (one.models.empty() || other.models.empty()) continue;
-      if (facts_of(one).loss_class >= facts_of(other).loss_class) continue;
-      EXPECT_LT(one.models.front().loss, other.models.front().loss) << one.name << other.name;
+TEST(MethodModels, HaveTheClassOfLossOfTheirMethod) {
+  for (const MethodModel* model : method_models()) {
+    const auto& [method, variant] = find_variant(model->name);
+    EXPECT_EQ(model->loss_class(), facts_of(method, variant.options).loss_class) << model->name;
+  }
+}
+
+TEST(MethodModels, HaveTheDefaultsOfTheirMethod) {
+  for (const MethodModel* model : method_models()) {
+    const auto& [method, variant] = find_variant(model->name);
+    const OptionMap defaults = complete_options(method, variant.options);
+    for (const ModelOption& option : model->options) {
+      const auto own = defaults.find(option.name);
+      if (own == defaults.end()) continue;
+      EXPECT_EQ(option.default_value, own->second) << option.name;
+    }
+  }
+}
+
+// A candidate of auto, and no other, may be advised.
+TEST(MethodModels, AreAdvisedIfAutoMayChooseThem) {
+  const OptionMap defaults = complete_options(find_method(kAuto), {{"delayed", true}});
+  const std::vector<std::string> candidates = subset_of(defaults.at("candidates"));
+  for (const MethodModel* model : method_models()) {
+    EXPECT_EQ(std::ranges::count(candidates, model->name), model->is_candidate ? 1 : 0)
+        << model->name;
+  }
+}
+
+TEST(MethodModels, HaveARecipeThatNamesMethodAndOptions) {
+  for (const MethodModel* model : method_models()) {
+    const auto& [method, variant] = find_variant(model->name);
+    const std::string line = MethodChoice{model}.recipe();
+    EXPECT_TRUE(line.starts_with("gradwire.attach(ddp, \"" + method.name + "\"")) << line;
+    for (const auto& [name, value] : variant.options) {
+      EXPECT_NE(line.find(", " + name + "=" + to_string(value)), std::string::npos) << line;
+    }
+    for (const ModelOption& option : model->options) {
+      const bool is_own = std::ranges::count(method.options, option.name, &OptionSpec::name) == 1;
+      const OptionValue other = option.is_whole() ? OptionValue(int64_t{7}) : OptionValue(0.7);
+      const std::string with = MethodChoice{model, {{option.name, other}}}.recipe();
+      const std::string text = ", " + option.name + "=" + to_string(other) + ")";
+      EXPECT_EQ(with.find(text) != std::string::npos, is_own) << with;
     }
   }
 }

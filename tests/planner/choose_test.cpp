@@ -8,18 +8,24 @@
 namespace gradwire::planner {
 namespace {
 
-const std::vector<MethodChoice> kChoices = all_choices({{"rank", int64_t{32}}});
+// The loss of the best.
+double best(const std::vector<Timed>& methods) { return methods[best_of(methods)].loss; }
 
-TEST(Choice, IsAllReduceWhereTheLinkHidesIt) {
-  const Profile profile = example_profile("resnet-50", 0.3, kModels);
-  const Network network = example_network(16, 400);
-  EXPECT_TRUE(choose(profile, network, kChoices).model->is_plain());
+TEST(Best, MustBeWorthItsLoss) {
+  const Timed plain{0, 10};
+  EXPECT_EQ(best({plain, {1, 9.1}}), 0);
+  EXPECT_EQ(best({plain, {1, 9.0}}), 1);
+  EXPECT_EQ(best({plain, {3, 7.6}}), 0);
+  EXPECT_EQ(best({plain, {3, 7.5}}), 3);
+  // A delayed method has to be a quarter shorter than the best rounded one, chosen or not.
+  EXPECT_EQ(best({plain, {1, 8}, {3, 6.1}}), 1);
+  EXPECT_EQ(best({plain, {1, 8}, {3, 6.0}}), 3);
+  EXPECT_EQ(best({plain, {1, 9.5}, {3, 7.4}}), 0);
 }
 
-TEST(Choice, CompressesWhereTheLinkIsSlow) {
-  const Profile profile = example_profile("bert-base", 0.1, kModels);
-  const Network network = example_network(32, 1);
-  EXPECT_FALSE(choose(profile, network, kChoices).model->is_plain());
+TEST(Best, IsTheLeastLossyOfItsClassWithin2PercentOfTheFastest) {
+  EXPECT_EQ(best({{0, 10}, {1.4, 5.0}, {1.2, 5.1}, {1, 5.2}}), 1.2);
+  EXPECT_EQ(best({{6, 3}}), 6);
 }
 
 TEST(BreakEven, IsWhereTheIterationsTakeTheSameTime) {

@@ -14,7 +14,8 @@ inline const MethodModel kSliced{
     .loss = 1,
     .kernels = {.encode = 2.8, .between = 1.2, .decode = 2.1},
     .tensor_operations = {.encode = 1.5, .between = 1.5, .decode = 1.5},
-    .cost = [](const BucketView& bucket) { return by_slices(bucket, bucket.bytes() / 2); }};
+    .cost = [](const BucketView& bucket) { return by_slices(bucket, bucket.bytes() / 2); },
+    .recipe = [](const MethodChoice& choice) { return choice.model->name; }};
 
 // One factor in one step, the other in the next.
 inline const MethodModel kFactored{
@@ -46,11 +47,5 @@ inline const MethodModel kGathered{
     }};
 
 inline const MethodModels kModels = {&plain_all_reduce(), &kSliced, &kFactored, &kGathered};
-
-inline std::vector<MethodChoice> all_choices(const OptionMap& options = {}) {
-  std::vector<MethodChoice> choices;
-  for (const MethodModel* model : kModels) choices.push_back({model, options});
-  return choices;
-}
 
 }  // namespace gradwire::planner

@@ -30,6 +30,7 @@ TEST(Models, HaveTheirWellKnownSizes) {
   EXPECT_EQ(elements_of(model_profile("resnet-152", 1)), 60192808);
   EXPECT_EQ(elements_of(model_profile("bert-base", 1)), 110106428);
   EXPECT_EQ(elements_of(model_profile("bert-large", 1)), 336226108);
+  EXPECT_EQ(elements_of(model_profile("gpt2", 1)), 124439808);
 }
 
 TEST(Models, AreValidProfiles) {
@@ -48,8 +49,25 @@ TEST(Models, ThatDoNotExistAreRefusedNamingThoseThatDo) {
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
                  "there is no built-in model \"bert\"; there are resnet-50, resnet-152, bert-base,"
-                 " bert-large");
+                 " bert-large, gpt2");
   }
+}
+
+TEST(Shapes, AreReadyInProportionToTheirMatrices) {
+  // A bucket closes at 1 MiB first, so each matrix has its own.
+  const Profile profile = shapes_profile(
+      {{"first", {1024, 1024}}, {"bias", {1024}}, {"last", {512, 1024}}}, /*compute_seconds=*/3);
+  EXPECT_NO_THROW(profile.check());
+  ASSERT_EQ(profile.buckets.size(), 2U);
+  EXPECT_EQ(profile.buckets[0].parameters, std::vector<size_t>{2});
+  EXPECT_NEAR(profile.buckets[0].ready_seconds, 2.0 / 3, 1e-12);
+  EXPECT_NEAR(profile.buckets[1].ready_seconds, 2, 1e-12);
+}
+
+TEST(Shapes, MayBeVectorsAlone) {
+  const Profile profile = shapes_profile({{"a", {3}}, {"b", {}}}, 3);
+  EXPECT_NO_THROW(profile.check());
+  EXPECT_NEAR(profile.buckets.back().ready_seconds, 2, 1e-12);
 }
 
 // The ratios that the ACP-SGD paper calculates, P step and Q step. They count the vectors that

@@ -24,6 +24,7 @@ using namespace planner;
 
 struct PlanOptions {
   PlanRequest request;
+  std::string parameters_file;
   std::string profile_file;
   std::string link_file;
   std::string json_file;
@@ -42,19 +43,19 @@ std::string describe(const BreakEven& where) {
   throw std::logic_error("not an answer");
 }
 
-// Rows are methods, columns bandwidths: seconds per iteration and speed-up over all-reduce. The
-// recommended method of each column has a star.
+// Rows are methods with their class of loss, columns bandwidths: seconds per iteration and speed-up
+// over all-reduce. The recommended method of each column has a star.
 void print_table(const SweepRequest& request, const Sweep& sweep, size_t row_of_workers) {
   const size_t columns = request.bandwidths.size();
   const SweepPoint* points = &sweep.points[row_of_workers * columns];
-  std::printf("\n%lld workers\n%-12s", static_cast<long long>(points->workers), "");
+  std::printf("\n%lld workers\n%-20s", static_cast<long long>(points->workers), "");
   for (const double bandwidth : request.bandwidths) {
     std::printf("%18s", describe_bandwidth(bandwidth).c_str());
   }
   std::printf("    faster than all-reduce\n");
   for (size_t method = 0; method < request.methods.size(); ++method) {
     const MethodModel* model = request.methods[method].model;
-    std::printf("%-12s", model->name.c_str());
+    std::printf("%-12s%-8s", model->name.c_str(), name_of(model->loss_class()).c_str());
     for (size_t column = 0; column < columns; ++column) {
       const SweepPoint& point = points[column];
       std::printf("%9s %6.2fx%c", describe_seconds(point.predictions[method].seconds).c_str(),
@@ -71,13 +72,25 @@ void print(const SweepRequest& request, const Sweep& sweep) {
               request.profile.buckets.size(), request.profile.buckets.size() == 1 ? "" : "s",
               describe_seconds(request.profile.compute_seconds()).c_str());
   for (size_t row = 0; row < request.workers.size(); ++row) print_table(request, sweep, row);
-  std::printf("\n* the least lossy within 2 %% of the fastest\n\n%s\n",
-              advice(request, sweep).c_str());
+  std::printf("\n* advised\n\n%s\n", advice(request, sweep).c_str());
+  const std::vector<MethodChoice> methods = advised(request, sweep);
+  for (const MethodChoice& method : methods) {
+    std::printf("  %-12s%-8s  %s\n", method.model->name.c_str(),
+                name_of(method.model->loss_class()).c_str(), method.recipe().c_str());
+  }
+  const std::string delayed = possibility(request, sweep);
+  if (!delayed.empty()) std::printf("%s\n", delayed.c_str());
+  if (!methods.empty() || !delayed.empty()) {
+    std::printf("What this costs in accuracy: %s\n", kReadOn);
+  }
 }
 
 void run_plan(PlanOptions& settings, const MethodModels& models) {
   if (!settings.profile_file.empty()) {
     settings.request.profile = read_json(settings.profile_file, "profile");
+  }
+  if (!settings.parameters_file.empty()) {
+    settings.request.parameters = read_json(settings.parameters_file, "parameters");
   }
   if (!settings.link_file.empty()) settings.request.link = read_json(settings.link_file, "link");
   const SweepRequest request = sweep_request(settings.request, models);
@@ -93,12 +106,17 @@ void add_job_options(CLI::App& plan, PlanOptions& settings) {
   CLI::Option* model = plan.add_option("--model", request.model, "a built-in model")
                            ->check(CLI::IsMember(model_names()))
                            ->capture_default_str();
-  CLI::Option* compute =
-      plan.add_option("--compute", request.compute,
-                      "time of forward and backward on one worker, e.g. 0.2 or 180ms");
+  CLI::Option* parameters =
+      plan.add_option("--parameters", settings.parameters_file,
+                      "any other model, by a JSON file with a list of {\"name\": \"fc.weight\", "
+                      "\"shape\": [10, 20]} in the order of its definition")
+          ->excludes(model);
+  plan.add_option("--compute", request.compute,
+                  "time of forward and backward on one worker, e.g. 0.2 or 180ms; scales the "
+                  "compute times of --profile");
   plan.add_option("--profile", settings.profile_file, "a profile recorded from a run, as JSON")
       ->excludes(model)
-      ->excludes(compute);
+      ->excludes(parameters);
   plan.add_option("--device", request.device,
                   "what encodes and decodes, for methods whose rates the profile does not have "
                   "(otherwise the profile's own, or gpu)")
@@ -145,6 +163,8 @@ void add_method_options(CLI::App& plan, PlanRequest& request, const MethodModels
   plan.add_option("--methods", request.methods,
                   "methods to compare, separated by commas (otherwise all)")
       ->delimiter(',');
+  plan.add_flag("--delayed", request.delayed,
+                "also advise methods that send a part of the gradient steps later");
   std::map<std::string, std::string> methods;  // by option
   for (const MethodModel* model : models) {
     for (const ModelOption& option : model->options) {
