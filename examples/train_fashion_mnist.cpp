@@ -179,7 +179,8 @@ gradwire::Options parse_method(const std::string& text) {
       {"vote_scale", [&](const auto& value) { parse(value, options.vote_scale); }},
       {"bin_conv", [&](const auto& value) { parse(value, options.bin_conv); }},
       {"bin_dense", [&](const auto& value) { parse(value, options.bin_dense); }},
-      {"error_feedback", [&](const auto& value) { parse(value, options.error_feedback); }}};
+      {"error_feedback", [&](const auto& value) { parse(value, options.error_feedback); }},
+      {"momentum", [&](const auto& value) { parse(value, options.momentum); }}};
   std::istringstream rest(colon == std::string::npos ? "" : text.substr(colon + 1));
   for (std::string pair; std::getline(rest, pair, ',');) {
     try {

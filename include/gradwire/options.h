@@ -57,6 +57,7 @@ struct Options {
   std::optional<int64_t> bin_conv = {};
   std::optional<int64_t> bin_dense = {};
   std::optional<bool> error_feedback = {};
+  std::optional<double> momentum = {};
   std::optional<bool> delayed = {};
   std::optional<std::string> candidates = {};
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "comm/collectives.h"
+#include "comm/stopwatch.h"
 #include "engine/saved_state.h"
 
 namespace gradwire {
@@ -19,6 +20,21 @@ Counters::Plan described(const std::vector<Parameter>& parameters, const Routes&
   return plan;
 }
 
+std::vector<Slot> seen_by_method(const std::vector<Slot>& slots, double& seconds) {
+  const Stopwatch stopwatch(seconds);
+  std::vector<Slot> seen;
+  for (const Slot& slot : slots) {
+    seen.push_back(slot.state == nullptr ? slot : slot.state->before_exchange(slot));
+  }
+  return seen;
+}
+
+// As a GradScaler will find it.
+bool is_finite(const Slot& slot) {
+  if (slot.memory.is_sparse()) return at::isfinite(slot.memory._values()).all().item<bool>();
+  return code_for(slot.memory.device()).all_finite(slot.load());
+}
+
 }  // namespace
 
 Engine::Engine(Courier courier, std::vector<Parameter> parameters, Request request, Routes routes)
@@ -28,6 +44,7 @@ Engine::Engine(Courier courier, std::vector<Parameter> parameters, Request reque
       counters_(request_.method),
       routes_(std::move(routes)),
       states_(parameters_, std::move(routes_.states)),
+      has_momentum_(routes_.has_momentum()),
       loss_scale_(request_.loss_scale),
       routes_since_(request_.start_after) {
   counters_.set_plan(described(parameters_, routes_), routes_.loss_class());
@@ -36,8 +53,10 @@ Engine::Engine(Courier courier, std::vector<Parameter> parameters, Request reque
 void Engine::begin_step(bool has_data) {
   const at::NoGradGuard no_grad;
   const std::lock_guard lock(mutex_);
+  end_step();
   counters_.begin_step();
   under_way_ = 0;  // whatever an exception has cut short is over
+  is_finite_ = true;
   if (const double factor = loss_scale_.follow(); factor != 1) states_.rescale(factor);
   active_.reset();
   if (divides_by_active_) {
@@ -87,8 +106,12 @@ std::unique_ptr<Part> Engine::start(const std::vector<Gradient>& gradients) {
     std::vector<Slot>& slots = by_carrier[carrier];
     if (slots.empty()) continue;
     Method& method = *routes_.carriers[carrier];
-    auto transfer = courier_.start(method.begin(slots, step), method.rounds(), part->step);
-    part->carried.push_back({std::move(transfer), std::move(slots), method.averages()});
+    double seconds = 0;
+    std::vector<Slot> seen = seen_by_method(slots, seconds);
+    auto transfer = courier_.start(method.begin(seen, step), method.rounds(), part->step);
+    transfer->encode_seconds += seconds;
+    part->carried.push_back(
+        {std::move(transfer), std::move(slots), std::move(seen), method.averages()});
   }
   return part;
 }
@@ -96,9 +119,16 @@ std::unique_ptr<Part> Engine::start(const std::vector<Gradient>& gradients) {
 // No lock: while a part is under way, everybody else keeps away from the states.
 void Engine::finish(Part& part) {
   const at::NoGradGuard no_grad;
+  const double factor = part.active == nullptr ? 1 : group()->getSize() / part.active->count();
+  bool finite = true;
   for (const Part::Carried& carried : part.carried) {
     Transfer& transfer = *carried.transfer;
     Courier::finish(transfer);
+    {
+      const Stopwatch stopwatch(transfer.decode_seconds);
+      correct(carried, factor);
+      finite = finite && (!has_momentum_ || std::ranges::all_of(carried.slots, is_finite));
+    }
     counters_.add(counts_of(carried));
     part.between_seconds += transfer.between_seconds;
     part.decode_seconds += transfer.decode_seconds;
@@ -107,19 +137,26 @@ void Engine::finish(Part& part) {
           transfer.sent_bytes / sent_multiplier(Collective::all_gather, group()->getSize());
     }
   }
-  if (part.active != nullptr) divide_by_active(part);
   const std::lock_guard lock(mutex_);
-  if (part.step == counters_.steps()) --under_way_;
+  if (part.step != counters_.steps()) return;
+  --under_way_;
+  is_finite_ = is_finite_ && finite;
 }
 
-// The methods have divided by the number of all workers.
-void Engine::divide_by_active(const Part& part) const {
-  const double factor = group()->getSize() / part.active->count();
-  for (const Part::Carried& carried : part.carried) {
-    if (!carried.averages) continue;
-    for (const Slot& slot : carried.slots) slot.memory.mul_(factor);
+// The methods have divided by the number of all workers; `factor` is that number over the number of
+// those that have data.
+void Engine::correct(const Part::Carried& carried, double factor) {
+  if (carried.averages && factor != 1) {
+    for (const Slot& slot : carried.seen) slot.memory.mul_(factor);
+  }
+  for (const Slot& slot : carried.slots) {
+    if (slot.state != nullptr) slot.state->after_exchange(slot);
   }
 }
+
+// The optimizer has used the results of a step that is complete and finite: a GradScaler skips any
+// other. Of a whole step only the engine knows, and not before something comes after it.
+void Engine::end_step() const { states_.end_step(is_finite_ && under_way_ == 0); }
 
 Counts Engine::counts_of(const Part::Carried& carried) const {
   const double dense_multiplier = sent_multiplier(Collective::all_reduce_sum, group()->getSize());
@@ -145,8 +182,10 @@ Counts Engine::counts_of(const Part::Carried& carried) const {
 void Engine::adopt(Routes routes) {
   const std::lock_guard lock(mutex_);
   check_between_steps();
+  end_step();
   states_.hand_over(std::move(routes.states));
   routes_ = std::move(routes);
+  has_momentum_ = routes_.has_momentum();
   routes_since_ = counters_.steps();
   counters_.set_plan(described(parameters_, routes_), routes_.loss_class());
 }
@@ -161,6 +200,7 @@ void Engine::check_between_steps() const {
 double Engine::residual_norm() const {
   const std::lock_guard lock(mutex_);
   check_between_steps();
+  end_step();
   return states_.residual_norm();
 }
 
@@ -182,6 +222,7 @@ std::string Engine::describe() const {
 State Engine::state() const {
   const std::lock_guard lock(mutex_);
   State state = state_but_for_tensors(routes_);
+  end_step();
   states_.save(state);
   return state;
 }
@@ -212,6 +253,7 @@ State Engine::state_but_for_tensors(const Routes& routes) const {
 void Engine::load_state(const State& state) {
   const std::lock_guard lock(mutex_);
   check_between_steps();
+  end_step();
   counters_.resume_at(state.at("steps").toInt());
   routes_since_ = state.at("plan_since").toInt();
   loss_scale_.set(state.at("loss_scale").toDouble());

@@ -30,7 +30,8 @@ struct Part {
   struct Carried {
     std::shared_ptr<Transfer> transfer;
     std::vector<Slot> slots;
-    bool averages;  // see Method
+    std::vector<Slot> seen;  // by the method: see ParameterState::before_exchange()
+    bool averages;           // see Method
   };
   std::vector<Carried> carried;                 // by one carrier each
   std::shared_ptr<const ActiveWorkers> active;  // null: all workers have data
@@ -83,7 +84,8 @@ class Engine {
   void check_between_steps() const;
   std::vector<std::vector<Slot>> slots_by_carrier(const std::vector<Gradient>& gradients);
   Counts counts_of(const Part::Carried& carried) const;
-  void divide_by_active(const Part& part) const;
+  static void correct(const Part::Carried& carried, double factor);
+  void end_step() const;
   State state_but_for_tensors(const Routes& routes) const;
 
   Courier courier_;
@@ -97,10 +99,12 @@ class Engine {
   mutable std::mutex mutex_;
   Routes routes_;
   ParameterStates states_;
+  bool has_momentum_;  // see Routes
   LossScale loss_scale_;
   int64_t routes_since_;                         // the step after which these routes came
   std::shared_ptr<const ActiveWorkers> active_;  // of this step
   int under_way_ = 0;                            // parts of this step that are not finished
+  bool is_finite_ = true;  // all results of this step so far; watched with momentum only
 };
 
 }  // namespace gradwire

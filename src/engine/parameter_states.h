@@ -25,10 +25,12 @@ class ParameterStates {
   // From now on these are the states. What the ones before have kept back is not lost: it goes into
   // the new residuals, or into the next gradient of a parameter that has none.
   void hand_over(Each next);
+  // See ParameterState; nothing where it has been called since the last step.
+  void end_step(bool counts) const;
   // Adds what hand_over() has left for this parameter's next gradient.
   void add_left_over(size_t parameter, const at::Tensor& gradient);
 
-  // All residuals are in units of the scaled loss: they follow its scale.
+  // All that is in units of the gradient is in units of the scaled loss: it follows its scale.
   void rescale(double factor);
   double residual_norm() const;
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "methods/momentum.h"
+
 namespace gradwire {
 namespace {
 
@@ -84,7 +86,8 @@ class RouteFinder {
     Choice choice = is_compressible(parameter.tensor) ? chosen_for(parameter.name) : plain_;
     size_t carrier = carrier_of(choice);
     const Method& method = *routes_.carriers[carrier];
-    auto state = method.make_state(parameter, choice.options);
+    auto state = with_momentum(method.make_state(parameter, choice.options), parameter,
+                               choice.method->facts(choice.options).momentum);
     if (state == nullptr && !method.carries_uncompressed()) {
       choice = plain_;
       carrier = 0;
@@ -143,6 +146,12 @@ LossClass Routes::loss_class() const {
   return lossiest;
 }
 
+bool Routes::has_momentum() const {
+  return std::ranges::any_of(by_parameter, [](const Route& route) {
+    return route.compresses && route.method->facts(route.options).momentum > 0;
+  });
+}
+
 Routes make_routes(const Request& request, const std::vector<Parameter>& parameters) {
   RouteFinder finder(request);
   for (const Parameter& parameter : parameters) finder.add(parameter);
@@ -172,6 +181,7 @@ Options::operator Request() const {
   add("bin_conv", bin_conv);
   add("bin_dense", bin_dense);
   add("error_feedback", error_feedback);
+  add("momentum", momentum);
   add("delayed", delayed);
   add("candidates", candidates);
   return request;

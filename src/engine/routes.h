@@ -33,6 +33,8 @@ struct Routes {
   int rounds() const;
   // The lossiest class of any parameter.
   LossClass loss_class() const;
+  // Some results are corrected for momentum.
+  bool has_momentum() const;
 };
 
 // Throws std::invalid_argument for an unknown method, an unknown option or a value out of range.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 namespace gradwire {
@@ -60,18 +61,37 @@ void check_value(const std::string& key, const c10::IValue& current, const c10::
   }
 }
 
+// A route in words, with an option that the version which saved it did not know. Options are in
+// alphabetical order.
+std::string with_option(const std::string& treatment, const std::string& option,
+                        const std::string& value) {
+  if (treatment.find(" " + option + "=") != std::string::npos) return treatment;
+  std::istringstream words(treatment);
+  std::string text;
+  words >> text;
+  bool inserted = false;
+  for (std::string word; words >> word; text += " " + word) {
+    if (!inserted && word > option) {
+      text += " " + option + "=" + value;
+      inserted = true;
+    }
+  }
+  return inserted ? text : text + " " + option + "=" + value;
+}
+
 // What version 0.1.0 saved and later versions do not: an option of acpsgd that changed nothing at
-// its default, and residuals that were always zero. And what it did not know: sign's option block,
-// which is 0 for what sign did then.
+// its default, and residuals that were always zero. And what it did not know: sign's option block
+// and momentum correction, which are 0 for what it did then.
 void upgrade(const State& current, State& saved) {
   const std::string reuse = " reuse=True";
-  const std::string sign = "sign ";
   for (auto& [key, value] : saved) {
     if (!key.ends_with("/treatment") || !value.isString()) continue;
     std::string text = value.toStringRef();
-    if (text.starts_with(sign) && text.find(" block=") == std::string::npos) {
-      value = text.insert(sign.size(), "block=0 ");
+    if (text.starts_with("sign ")) text = with_option(text, "block", "0");
+    for (const char* method : {"sign ", "topk ", "adacomp "}) {
+      if (text.starts_with(method)) text = with_option(text, "momentum", "0");
     }
+    value = text;
     const size_t found = text.find(reuse);
     if (found == std::string::npos) continue;
     const auto here = current.find(key);
@@ -137,12 +157,11 @@ State fitting(const State& current, State saved) {
 }  // namespace saved_state
 
 using saved_state::kMerged;
-using saved_state::kResidual;
 
 struct StateMerger::Sum {
   std::set<std::string> prefixes;
   State first;                             // without its prefix
-  std::map<std::string, at::Tensor> sums;  // of the residuals, in fp64
+  std::map<std::string, at::Tensor> sums;  // of what is each worker's own, in fp64
 
   static std::string prefix_of(const State& state) {
     if (state.empty()) throw std::invalid_argument("gradwire.merge: a state is empty");
@@ -160,19 +179,23 @@ struct StateMerger::Sum {
       } else if (!first.contains(key) || !agrees(key, first.at(key), value)) {
         differ(prefix, key);
       }
-      if (!key.ends_with(kResidual)) continue;
-      const at::Tensor residual = value.toTensor().to(at::kDouble);
-      auto [sum, is_new] = sums.try_emplace(key, residual);
-      if (!is_new) sum->second += residual;
+      if (!is_own(key)) continue;
+      const at::Tensor own = value.toTensor().to(at::kDouble);
+      auto [sum, is_new] = sums.try_emplace(key, own);
+      if (!is_new) sum->second += own;
     }
     prefixes.insert(prefix);
   }
 
-  // Everything but the residuals is the same on all workers.
+  // Everything else is the same on all workers.
+  static bool is_own(const std::string& key) {
+    return key.ends_with(saved_state::kResidual) || key.ends_with(saved_state::kVelocity);
+  }
+
   static bool agrees(const std::string& key, const c10::IValue& a, const c10::IValue& b) {
     if (a.tagKind() != b.tagKind()) return false;
     if (!a.isTensor()) return a == b;
-    if (key.ends_with(kResidual)) return a.toTensor().sizes() == b.toTensor().sizes();
+    if (is_own(key)) return a.toTensor().sizes() == b.toTensor().sizes();
     return a.toTensor().equal(b.toTensor());
   }
 

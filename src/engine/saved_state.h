@@ -17,6 +17,7 @@ namespace gradwire::saved_state {
 constexpr int64_t kFormat = 2;
 constexpr int64_t kMerged = 0;  // in place of a number of workers
 inline const std::string kResidual = "/residual";
+inline const std::string kVelocity = "/velocity";
 
 State with_worker(const State& state, int worker);
 // For a state that this worker has saved, or that StateMerger has made. Throws

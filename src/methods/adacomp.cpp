@@ -23,6 +23,7 @@
 #include <optional>
 
 #include "methods/gathered.h"
+#include "methods/momentum.h"
 #include "methods/registry.h"
 #include "planner/bucket_cost.h"
 
@@ -149,14 +150,15 @@ MethodEntry adacomp_method() {
       .name = "adacomp",
       .summary = "AdaComp: the leading elements of every bin, as signs with one scale",
       .options = {integer_option("bin_conv", 50, 1), integer_option("bin_dense", 500, 1),
-                  boolean_option("error_feedback", true)},
-      .parameter_options = {"bin_conv", "bin_dense", "error_feedback"},
+                  boolean_option("error_feedback", true), momentum_option()},
+      .parameter_options = {"bin_conv", "bin_dense", "error_feedback", "momentum"},
       .create = [](const OptionMap&) -> std::unique_ptr<Method> {
         const GatheredFormat format{wire::Method::adacomp, wire::ValueType::none, kAdacompRoom};
         return std::make_unique<GatheredMethod>(format, make_adacomp_state);
       },
       .facts = delayed_facts,
-      .variants = {{"adacomp-bins-of-50", {{"bin_dense", int64_t{50}}}}},
+      .variants = {{"adacomp-bins-of-50", {{"bin_dense", int64_t{50}}}},
+                   {"adacomp-momentum", {{"momentum", 0.9}}}},
       .models = {{.name = "adacomp",
                   .colour = "#56b4e9",
                   .loss = 5,

@@ -150,6 +150,9 @@ class DeviceCode {
   virtual bool all_finite(const at::Tensor& values) const = 0;
   // residual −= gradient: what it was before the gradient was added, up to rounding.
   virtual void roll_back(const at::Tensor& gradient, const at::Tensor& residual) const = 0;
+  // sum = a + factor · b; `sum` may be a or b.
+  virtual void add_scaled(const at::Tensor& a, float factor, const at::Tensor& b,
+                          const at::Tensor& sum) const = 0;
 
   // `halves` are flat, in bf16 or fp16.
   virtual void narrow(const at::Tensor& gradient, const at::Tensor& halves) const = 0;

@@ -20,6 +20,11 @@ class AtenCode final : public DeviceCode {
   void roll_back(const at::Tensor& gradient, const at::Tensor& residual) const override {
     residual.sub_(gradient);
   }
+  void add_scaled(const at::Tensor& a, float factor, const at::Tensor& b,
+                  const at::Tensor& sum) const override {
+    at::Tensor out = sum;
+    at::add_out(out, a, b * factor);  // with `factor` as alpha, it would round once on some devices
+  }
 
   void narrow(const at::Tensor& gradient, const at::Tensor& halves) const override {
     halves.copy_(gradient.view(-1));

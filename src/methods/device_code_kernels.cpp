@@ -1,3 +1,4 @@
+#include "kernels/add_scaled.h"
 #include "kernels/half.h"
 #include "kernels/roll_back.h"
 #include "kernels/scan.h"
@@ -42,6 +43,13 @@ class KernelCode final : public DeviceCode {
     for_each_piece(gradient.numel(), [&](size_t first, size_t count) {
       kernels::roll_back(floats_of(gradient).subspan(first, count),
                          floats_of(residual).subspan(first, count));
+    });
+  }
+  void add_scaled(const at::Tensor& a, float factor, const at::Tensor& b,
+                  const at::Tensor& sum) const override {
+    for_each_piece(sum.numel(), [&](size_t first, size_t count) {
+      kernels::add_scaled(floats_of(a).subspan(first, count), factor,
+                          floats_of(b).subspan(first, count), floats_of(sum).subspan(first, count));
     });
   }
 

@@ -41,12 +41,16 @@ struct Parameter {
 struct StateTensor {
   enum class Role : uint8_t {
     residual,  // what this worker has kept back: in units of the gradient, unlike on every worker
-    shared,    // the same on all workers
+    velocity,  // of this worker, with momentum correction: likewise, but it is not kept back
+    common_velocity,  // what came of all workers': in units of the gradient, the same on all
+    shared,           // the same on all workers, whatever the units of the gradient
   };
   std::string name;  // in saved states
   Role role;
   at::Tensor tensor;
 };
+
+struct Slot;
 
 // What a method remembers of one parameter from step to step. It belongs to the parameter, never to
 // a bucket: DDP makes new buckets after the first step.
@@ -60,6 +64,17 @@ class ParameterState {
   // The residual as it is now, or an undefined tensor; leaves what a step under way may still have
   // to roll back alone.
   virtual at::Tensor residual() const { return {}; }
+
+  // For corrections around a method (momentum.h). Whoever runs an exchange calls these:
+  //   before_exchange()  for the slot as the method shall see it
+  //   after_exchange()   with the slot as it was, when what the method has left in the other one is
+  //                      final; if before_exchange() made another, the slot still has the gradient
+  //   end_step()         after all exchanges of a step and before anything else is asked of the
+  //                      state. `counts`: no result of the step was other than finite, so that the
+  //                      optimizer has used them all
+  virtual Slot before_exchange(const Slot& slot);
+  virtual void after_exchange(const Slot& /*slot*/) {}
+  virtual void end_step(bool /*counts*/) {}
 
   const DeviceCode& code;  // for everything that is computed of the parameter
 };
@@ -99,6 +114,8 @@ struct Slot {
   }
   void read_mean(const at::Tensor& part) const { memory.copy_(part.view(memory.sizes())); }
 };
+
+inline Slot ParameterState::before_exchange(const Slot& slot) { return slot; }
 
 // Calls function(slot, its part of a flat tensor in which the slots lie one after the other).
 template <typename Function>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "methods/momentum.h"
+
 namespace gradwire {
 namespace {
 
@@ -126,7 +128,8 @@ std::string recipe(const planner::MethodChoice& choice) {
 
 Facts delayed_facts(const OptionMap& options) {
   return {.loss_class = LossClass::delayed,
-          .keeps_residual = std::get<bool>(options.at("error_feedback"))};
+          .keeps_residual = std::get<bool>(options.at("error_feedback")),
+          .momentum = momentum_of(options)};
 }
 
 std::vector<MethodDescription> methods() {

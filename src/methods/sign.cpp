@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "methods/block_payload.h"
+#include "methods/momentum.h"
 #include "methods/registry.h"
 #include "planner/bucket_cost.h"
 
@@ -39,8 +40,9 @@ MethodEntry sign_method() {
       .summary = "Sign-SGD: one bit per element, with error feedback or by majority vote",
       .options = {choice_option("mode", {"ef", "vote"}),
                   number_option("vote_scale", 1.0, 0, largest, /*open_below=*/true),
-                  block_option("one scale per parameter"), boolean_option("error_feedback", true)},
-      .parameter_options = {"error_feedback"},
+                  block_option("one scale per parameter"), boolean_option("error_feedback", true),
+                  momentum_option()},
+      .parameter_options = {"error_feedback", "momentum"},
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         const auto block = std::get<int64_t>(options.at("block"));
         if (!is_vote(options)) return block == 0 ? make_sign_feedback() : make_sign_blocks(block);
@@ -48,7 +50,7 @@ MethodEntry sign_method() {
       },
       .complete =
           [](const OptionMap& given, OptionMap& /*options*/) {
-            for (const char* name : {"error_feedback", "block"}) {
+            for (const char* name : {"error_feedback", "block", "momentum"}) {
               if (!is_vote(given) || !given.contains(name)) continue;
               throw std::invalid_argument(std::string("[sign] ") + name +
                                           " goes with mode=\"ef\" only");
@@ -59,10 +61,12 @@ MethodEntry sign_method() {
             const bool vote = is_vote(options);
             return Facts{.loss_class = LossClass::delayed,
                          .keeps_residual = !vote && std::get<bool>(options.at("error_feedback")),
-                         .model = vote ? 1U : 0U};
+                         .model = vote ? 1U : 0U,
+                         .momentum = momentum_of(options)};
           },
       .variants = {{"sign-vote", {{"mode", std::string("vote")}}},
-                   {"sign-blocks", {{"block", int64_t{64}}}}},
+                   {"sign-blocks", {{"block", int64_t{64}}}},
+                   {"sign-momentum", {{"momentum", 0.9}}}},
       .models = {{.name = "sign",
                   .colour = "#cc79a7",
                   .loss = 6,

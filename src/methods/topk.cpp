@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "methods/gathered.h"
+#include "methods/momentum.h"
 #include "methods/registry.h"
 #include "planner/bucket_cost.h"
 
@@ -95,8 +96,8 @@ MethodEntry topk_method() {
           "Top-k SGD: the largest elements of every parameter, exactly, with their positions",
       .options = {number_option("density", 0.01, 0, 1, /*open_below=*/true),
                   choice_option("dtype", {"fp32", "bf16", "fp16"}),
-                  boolean_option("error_feedback", true)},
-      .parameter_options = {"density", "error_feedback"},
+                  boolean_option("error_feedback", true), momentum_option()},
+      .parameter_options = {"density", "error_feedback", "momentum"},
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         // k is fixed; only the coding of the positions varies from step to step, and little.
         const GatheredFormat format{wire::Method::topk, value_type(options), kTopkRoom};
@@ -104,7 +105,8 @@ MethodEntry topk_method() {
       },
       .facts = delayed_facts,
       .variants = {{"topk-bf16", {{"dtype", std::string("bf16")}}},
-                   {"topk-0.001", {{"density", 0.001}}}},
+                   {"topk-0.001", {{"density", 0.001}}},
+                   {"topk-momentum", {{"momentum", 0.9}}}},
       .models = {{.name = "topk",
                   .colour = "#009e73",
                   .loss = 4,

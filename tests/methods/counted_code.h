@@ -172,6 +172,7 @@ class CountedCode final : public DeviceCode {
     return {"is_zero",
             "all_finite",
             "roll_back",
+            "add_scaled",
             "narrow",
             "widen",
             "average",
@@ -209,6 +210,10 @@ class CountedCode final : public DeviceCode {
   }
   void roll_back(const at::Tensor& gradient, const at::Tensor& residual) const override {
     counts_.of("roll_back", [&] { code_.roll_back(gradient, residual); });
+  }
+  void add_scaled(const at::Tensor& a, float factor, const at::Tensor& b,
+                  const at::Tensor& sum) const override {
+    counts_.of("add_scaled", [&] { code_.add_scaled(a, factor, b, sum); });
   }
   void narrow(const at::Tensor& gradient, const at::Tensor& halves) const override {
     counts_.of("narrow", [&] { code_.narrow(gradient, halves); });

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "methods/momentum.h"
 #include "methods/registry.h"
 
 namespace gradwire {
@@ -29,7 +30,8 @@ class SimulatedWorld {
       methods_.push_back(entry.create(complete));
       auto& states = states_.emplace_back();
       for (const Parameter& parameter : parameters_) {
-        states.push_back(methods_.back()->make_state(parameter, complete));
+        states.push_back(with_momentum(methods_.back()->make_state(parameter, complete), parameter,
+                                       entry.facts(complete).momentum));
       }
     }
   }
@@ -38,15 +40,18 @@ class SimulatedWorld {
   std::vector<std::vector<at::Tensor>> step(const std::vector<std::vector<at::Tensor>>& gradients) {
     ++steps_;
     std::vector<std::vector<at::Tensor>> memory(workers_);
+    std::vector<Slot> slots;  // of all workers
     std::vector<std::unique_ptr<Exchange>> exchanges;
     for (int worker = 0; worker < workers_; ++worker) {
-      std::vector<Slot> slots;
+      std::vector<Slot> seen;
       for (size_t i = 0; i < parameters_.size(); ++i) {
+        ParameterState* state = states_[worker][i].get();
         memory[worker].push_back(gradients[worker][i].clone());
-        slots.push_back({&parameters_[i], states_[worker][i].get(), memory[worker].back()});
+        slots.push_back({&parameters_[i], state, memory[worker].back()});
+        seen.push_back(state == nullptr ? slots.back() : state->before_exchange(slots.back()));
       }
-      exchanges.push_back(methods_[worker]->begin(
-          slots, {.number = steps_, .worker = worker, .workers = workers_}));
+      exchanges.push_back(
+          methods_[worker]->begin(seen, {.number = steps_, .worker = worker, .workers = workers_}));
     }
     std::vector<Round> rounds;
     for (auto& exchange : exchanges) rounds.push_back(exchange->start());
@@ -64,6 +69,7 @@ class SimulatedWorld {
       rounds = std::move(next);
     }
     for (auto& exchange : exchanges) exchange->finish();
+    end_step(slots);
     return memory;
   }
 
@@ -108,6 +114,18 @@ class SimulatedWorld {
   const std::vector<std::vector<int64_t>>& payload_bytes() const { return payload_bytes_; }
 
  private:
+  // As the engine does it.
+  static void end_step(const std::vector<Slot>& slots) {
+    bool finite = true;
+    for (const Slot& slot : slots) {
+      if (slot.state != nullptr) slot.state->after_exchange(slot);
+      finite = finite && at::isfinite(slot.memory).all().item<bool>();
+    }
+    for (const Slot& slot : slots) {
+      if (slot.state != nullptr) slot.state->end_step(finite);
+    }
+  }
+
   void communicate(std::vector<Round>& rounds) const {
     if (rounds.front().collective == Collective::all_reduce_sum) {
       at::Tensor sum = rounds.front().send.clone();

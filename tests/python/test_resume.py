@@ -104,8 +104,11 @@ def test_distributed_checkpoint_keeps_every_workers_residual(variant, tmp_path):
 
 
 def residuals(state: dict) -> dict[str, torch.Tensor]:
+    """Returns what is each worker's own."""
     return {
-        key.split("/", 1)[1]: value for key, value in state.items() if key.endswith("/residual")
+        key.split("/", 1)[1]: value
+        for key, value in state.items()
+        if key.endswith(("/residual", "/velocity"))
     }
 
 

@@ -11,14 +11,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 # `auto` decides by the clock, so two runs may differ. It has tests of its own in test_auto.py.
 METHODS = [method for method in gradwire.methods() if method != "auto"]
-# The methods, also with options that change what a method keeps or sends. Numbers only change how
-# much of it.
+# The methods, also with options that change what a method keeps or sends. Most numbers only change
+# how much of it.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{
         name: (method, dict(variant["options"]))
         for method in METHODS
         for name, variant in gradwire.methods()[method]["variants"].items()
-        if name == method or any(isinstance(v, str | bool) for v in variant["options"].values())
+        if name == method
+        or "momentum" in variant["options"]
+        or any(isinstance(v, str | bool) for v in variant["options"].values())
     },
     "acpsgd-no-feedback": ("acpsgd", {"error_feedback": False}),
 }

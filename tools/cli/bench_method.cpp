@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "methods/momentum.h"
 #include "planner/bucket_cost.h"
 
 namespace gradwire::bench {
@@ -87,7 +88,8 @@ MethodRun::MethodRun(Subject subject) : subject_(std::move(subject)) {
 void MethodRun::make_method() {
   const OptionMap complete = complete_options(*subject_.method, subject_.options);
   method_ = subject_.method->create(complete);
-  state_ = method_->make_state(parameter_, complete);
+  state_ = with_momentum(method_->make_state(parameter_, complete), parameter_,
+                         subject_.method->facts(complete).momentum);
 }
 
 // Fresh noise in every step, of a magnitude that is an element's own: gradients of one layer differ
@@ -107,10 +109,14 @@ void MethodRun::step(std::optional<int> threads) {
   const size_t phase = static_cast<size_t>(steps_++) % subject_.phases();
   if (threads && !has_begun_) begin_account();
   at::set_num_threads(threads.value_or(1));
-  auto exchange = method_->begin({{&parameter_, state_.get(), memory_}},
-                                 {.number = steps_, .worker = 0, .workers = kWorkers});
+  const Slot slot{&parameter_, state_.get(), memory_};
+  std::unique_ptr<Exchange> exchange;
   Round round;
-  const double encode = seconds_of([&] { round = exchange->start(); });
+  const double encode = seconds_of([&] {
+    exchange = method_->begin({state_->before_exchange(slot)},
+                              {.number = steps_, .worker = 0, .workers = kWorkers});
+    round = exchange->start();
+  });
   first_collective_ = round.collective;
   payload_bytes_ = static_cast<double>(exchange->payload_bytes().front());
   double decode = 0;
@@ -123,7 +129,11 @@ void MethodRun::step(std::optional<int> threads) {
     communicate(*next);
     decode += seconds_of([&] { next = exchange->complete_round(); });
   }
-  decode += seconds_of([&] { exchange->finish(); });
+  decode += seconds_of([&] {
+    exchange->finish();
+    state_->after_exchange(slot);
+  });
+  state_->end_step(/*counts=*/true);
   in_flight_bytes_ = std::max(in_flight_bytes_, static_cast<double>(in_flight));
   at::set_num_threads(1);
   if (!threads) return;
