@@ -157,7 +157,7 @@ MethodEntry acpsgd_method() {
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Acpsgd>(options);
       },
-      .facts = delayed_facts,
+      .facts = low_rank_facts,
       .variants = low_rank_variants("acpsgd"),
       .models = {{.name = "acpsgd",
                   .colour = "#d55e00",

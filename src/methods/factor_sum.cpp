@@ -241,6 +241,11 @@ FactorType factor_type(const OptionMap& options) {
   return name == "int4" ? FactorType::int4 : FactorType::fp32;
 }
 
+int64_t factor_bits(FactorType type) {
+  constexpr int64_t kBits[] = {32, 16, 8, 4};
+  return kBits[static_cast<size_t>(type)];
+}
+
 int64_t factor_bytes(FactorType type, int64_t rows, int64_t rank) {
   if (type == FactorType::fp32) return rows * rank * kFloatBytes;
   const BlockFormat format{type};

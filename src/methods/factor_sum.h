@@ -15,6 +15,7 @@ namespace gradwire {
 enum class FactorType : uint8_t { fp32, bf16, int8, int4 };
 
 FactorType factor_type(const OptionMap& options);
+int64_t factor_bits(FactorType type);  // of an element
 // What a factor takes up in a payload.
 int64_t factor_bytes(FactorType type, int64_t rows, int64_t rank);
 

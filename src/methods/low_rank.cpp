@@ -18,6 +18,12 @@ std::vector<OptionSpec> low_rank_options() {
           boolean_option("error_feedback", true)};
 }
 
+Facts low_rank_facts(const OptionMap& options) {
+  Facts facts = delayed_facts(options);
+  facts.model_options["factor_bits"] = factor_bits(factor_type(options));
+  return facts;
+}
+
 std::vector<Variant> low_rank_variants(const std::string& method) {
   return {{method + "-bf16", {{"dtype", std::string("bf16")}}},
           {method + "-int8", {{"dtype", std::string("int8")}}},

@@ -16,6 +16,7 @@ std::vector<OptionSpec> low_rank_options();
 inline const std::vector<std::string> kLowRankParameterOptions = {"rank", "min_ratio", "seed",
                                                                   "error_feedback"};
 
+Facts low_rank_facts(const OptionMap& options);
 std::vector<Variant> low_rank_variants(const std::string& method);
 
 // The factors and the residual E. A step encodes A = M + E, the gradient plus what earlier steps

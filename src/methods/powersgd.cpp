@@ -218,7 +218,7 @@ MethodEntry powersgd_method() {
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Powersgd>(options);
       },
-      .facts = delayed_facts,
+      .facts = low_rank_facts,
       .variants = low_rank_variants("powersgd"),
       .models = {{.name = "powersgd",
                   .colour = "#e69f00",

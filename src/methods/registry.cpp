@@ -19,7 +19,8 @@ void complete_models(MethodEntry& entry, const std::vector<std::string>& candida
     if (variant == entry.variants.end()) {
       throw std::logic_error("the model " + model.name + " has no variant of its name");
     }
-    const OptionMap options = complete_options(entry, variant->options);
+    OptionMap options = complete_options(entry, variant->options);
+    options.merge(entry.facts(options).model_options);
     for (planner::ModelOption& option : model.options) {
       const auto own = options.find(option.name);
       if (own != options.end()) option.default_value = own->second;
@@ -102,8 +103,10 @@ Facts facts_of(const MethodEntry& method, const OptionMap& given) {
 }
 
 planner::MethodChoice choice_of(const MethodEntry& method, const OptionMap& given) {
-  const OptionMap options = complete_options(method, given);
-  planner::MethodChoice choice{&method.models.at(method.facts(options).model)};
+  OptionMap options = complete_options(method, given);
+  Facts facts = method.facts(options);
+  options.merge(facts.model_options);
+  planner::MethodChoice choice{&method.models.at(facts.model)};
   for (const planner::ModelOption& option : choice.model->options) {
     const auto own = options.find(option.name);
     if (own != options.end()) choice.options.insert(*own);

@@ -17,8 +17,9 @@ struct Facts {
   // How far, relative to the gradients around it, a result may be from what gradients and residuals
   // make of it: rounding that no residual knows of.
   double rounding = 0;
-  size_t model = 0;     // of MethodEntry::models
-  double momentum = 0;  // that results are corrected for; see momentum.h
+  size_t model = 0;              // of MethodEntry::models
+  OptionMap model_options = {};  // of the model, beyond those that it shares with the method
+  double momentum = 0;           // that results are corrected for; see momentum.h
 };
 
 // Options of a method that are worth testing and measuring on their own.

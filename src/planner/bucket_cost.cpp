@@ -1,6 +1,7 @@
 #include "planner/bucket_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gradwire::planner {
 namespace {
@@ -15,8 +16,15 @@ struct Matrix {
         columns(static_cast<double>(parameter.elements()) / rows),
         rank(std::min({wanted_rank, rows, columns})) {}
 
-  bool is_worth(double min_ratio) const {
-    return rank * (rows + columns) * min_ratio <= rows * columns;
+  // With fewer than 16 bits a factor travels in blocks of 64 elements of a column, each with a
+  // scale of 2 bytes.
+  double factor_bytes(double length, double bits) const {
+    if (bits >= 16) return length * rank * bits / 8;
+    return std::ceil(length / 64) * rank * (2 + 64 * bits / 8);
+  }
+  bool is_worth(double min_ratio, double bits) const {
+    return (factor_bytes(rows, bits) + factor_bytes(columns, bits)) * min_ratio <=
+           4 * rows * columns;
   }
   double product_operations() const { return 2 * rows * columns * rank; }
   // Gram's matrix and its use: two products of the factor with rank columns.
@@ -78,21 +86,24 @@ BucketCost gathered(const BucketView& bucket, double payload) {
 std::vector<ModelOption> low_rank_options() {
   return {{"rank", int64_t{4}, 1, kUnlimited, "positive", "of the factors"},
           {"min_ratio", 2.0, 0, kUnlimited, "0 or more",
-           "a matrix is compressed if it gets smaller by this"}};
+           "a matrix is compressed if it gets smaller by this"},
+          {"factor_bits", int64_t{32}, 1, 32, "from 1 to 32",
+           "bits of a factor's element: 32 for fp32, 16 for bf16, 8 for int8, 4 for int4"}};
 }
 
 LowRankSums low_rank_sums(const BucketView& bucket) {
   const double rank = bucket.option("rank");
   const double min_ratio = bucket.option("min_ratio");
+  const double bits = bucket.option("factor_bits");
   LowRankSums sums;
   for (const ParameterShape& parameter : bucket.parameters()) {
-    if (parameter.shape.size() < 2 || !Matrix(parameter, rank).is_worth(min_ratio)) {
+    if (parameter.shape.size() < 2 || !Matrix(parameter, rank).is_worth(min_ratio, bits)) {
       sums.uncompressed_bytes += parameter.bytes();
       continue;
     }
     const Matrix matrix(parameter, rank);
-    sums.p_bytes += 4 * matrix.rows * matrix.rank;
-    sums.q_bytes += 4 * matrix.columns * matrix.rank;
+    sums.p_bytes += matrix.factor_bytes(matrix.rows, bits);
+    sums.q_bytes += matrix.factor_bytes(matrix.columns, bits);
     sums.product_operations += matrix.product_operations();
     sums.orthonormalise_p_operations += Matrix::orthonormalise_operations(matrix.rows, matrix.rank);
     sums.orthonormalise_q_operations +=

@@ -96,7 +96,8 @@ BucketCost gathered(const BucketView& bucket, double payload);
 inline constexpr double kRecordBytes = 8;
 
 // The bucket's parameters as the low-rank methods see them: rows x columns, of which
-// rank (rows + columns) travel where that is worth it.
+// rank (rows + columns) travel where that is worth it. Rounded factors take two rounds, which
+// together move what an all-reduce of the same bytes moves: the models take them for one.
 struct LowRankSums {
   double uncompressed_bytes = 0;
   double p_bytes = 0;
@@ -105,7 +106,7 @@ struct LowRankSums {
   double orthonormalise_p_operations = 0;
   double orthonormalise_q_operations = 0;
 };
-std::vector<ModelOption> low_rank_options();  // that it needs: rank, min_ratio
+std::vector<ModelOption> low_rank_options();  // that it needs: rank, min_ratio, factor_bits
 LowRankSums low_rank_sums(const BucketView& bucket);
 
 // The cost by the method's model; where the profile was recorded with this method, by what was

@@ -7,9 +7,11 @@
 #include <limits>
 
 #include "../planner/example_profile.h"
+#include "gradients.h"
 #include "methods/registry.h"
 #include "planner/bucket_cost.h"
 #include "planner/plan.h"
+#include "simulated_world.h"
 
 namespace gradwire::planner {
 namespace {
@@ -175,6 +177,34 @@ TEST(MethodModels, SendsWhatTheMethodsSend) {
   // 1 % of the elements at 32 bits and a position of about 8.2.
   EXPECT_NEAR(first_bytes("topk"), 0.01 * all * 40.2 / 32, 0.0003 * all);
   EXPECT_NEAR(first_bytes("adacomp"), 1.125 * all / 200, 0.0001 * all);
+}
+
+// Of factors in every type, with columns that fill their blocks and others that do not.
+TEST(MethodModels, SendsTheFactorsThatTheMethodsSend) {
+  const std::vector<std::vector<int64_t>> shapes = {{300, 500}, {64, 32, 3, 3}, {256, 128}};
+  Profile profile;
+  profile.buckets.emplace_back();
+  for (const auto& shape : shapes) {
+    profile.buckets[0].parameters.push_back(profile.parameters.size());
+    profile.parameters.push_back({"weight", shape});
+  }
+  for (const MethodEntry& entry : registry()) {
+    for (const Variant& variant : entry.variants) {
+      if (!facts_of(entry, variant.options).model_options.contains("factor_bits")) continue;
+      SimulatedWorld world(entry.name, variant.options, 1, shapes);
+      const MethodChoice choice = choice_of(entry, variant.options);
+      for (int kind = 0; kind < choice.model->kinds_of_steps; ++kind) {
+        const BucketCost cost = bucket_cost(profile, profile.buckets[0], choice, 1, kind);
+        world.step(random_gradients(1, kind, shapes));
+        double sent = 0;
+        for (const int64_t bytes : world.payload_bytes()[0]) sent += static_cast<double>(bytes);
+        double modelled = 0;
+        for (size_t i = 0; i < cost.round_count; ++i) modelled += cost.rounds[i].bytes;
+        // Counts of contributors and padding come on top.
+        EXPECT_NEAR(sent, modelled, 16) << variant.name << ", kind " << kind;
+      }
+    }
+  }
 }
 
 TEST(MethodModels, OfBertLargeAtAThousandWorkersRunsAThousandTimesASecond) {
