@@ -13,7 +13,7 @@ namespace {
 namespace nn = torch::nn;
 
 constexpr int64_t kLayers = 4;
-constexpr int64_t kWidth = 256;
+constexpr int64_t kWidth = 192;
 constexpr int64_t kHeads = 4;
 constexpr double kDeviation = 0.02;  // of the first weights
 
