@@ -172,6 +172,33 @@ def test_the_first_weights_of_gpt_prefer_no_character(tmp_path, text):
     assert result["test_loss"] == pytest.approx(math.log(28), abs=0.1)  # 26 letters, ".", " "
 
 
+def test_augmented_images_depend_on_the_seed_and_not_on_the_workers(tmp_path, images):
+    common = ["--data", images, "--model", "mlp", "--augment", "--steps", 8]
+    one = train(tmp_path, *common, "--learners", 1, "--batch", 8)
+    two = train(tmp_path, *common, "--learners", 2, "--batch", 4)
+    for ones, twos in zip(one["losses"], two["losses"], strict=True):
+        assert twos["loss"] == pytest.approx(ones["loss"], rel=1e-3)
+    plain = train(tmp_path, *common[:-3], "--steps", 8, "--learners", 2, "--batch", 4)
+    assert (two["augment"], plain["augment"]) == (True, False)
+    assert losses(plain) != losses(two)
+
+
+def test_only_training_images_are_augmented(tmp_path):
+    # A model that does not learn has the same loss on the same images.
+    pixels = numpy.zeros((64, 28, 28))
+    pixels[:, 10:18, 4:12] = 200
+    for part in ("train", "t10k"):
+        write_idx(tmp_path / f"{part}-images-idx3-ubyte", pixels)
+        write_idx(tmp_path / f"{part}-labels-idx1-ubyte", numpy.arange(64) % 10)
+    common = ["--data", f"idx:{tmp_path}", "--model", "mlp", "--lr", 0, "--learners", 2,
+              "--epochs", 1, "--batch", 4]  # fmt: skip
+    (plain,) = train(tmp_path, *common)["epochs"]
+    (augmented,) = train(tmp_path, *common, "--augment")["epochs"]
+    assert plain["train_loss"] == pytest.approx(plain["test_loss"], rel=1e-5)
+    assert augmented["test_loss"] == plain["test_loss"]
+    assert augmented["train_loss"] != pytest.approx(plain["train_loss"], rel=1e-5)
+
+
 def test_steps_cut_the_last_epoch(tmp_path, images):
     common = ["--data", images, "--model", "mlp", "--learners", 2, "--batch", 4]
     result = train(tmp_path, *common, "--steps", 190)  # an epoch has 80
@@ -509,6 +536,7 @@ def test_a_text_that_is_too_short_is_named(tmp_path):
         (["--learners", "2", "--json", "/nowhere/results.json"], "cannot write /nowhere"),
         (["--steps", "5", "--epochs", "3"], "--epochs excludes --steps"),
         (["--cosine", "--decay-at", "3"], "--decay-at excludes --cosine"),
+        (["--data", f"text:{__file__}", "--model", "lstm", "--augment"], "--augment is for images"),
         (["--seed", "-1"], "--seed: Value -1 is negative"),
         (["--decay-at", "-5"], "--decay-at: Value -5 not in range"),
         *(

@@ -117,9 +117,11 @@ void TrainingWorld::add_options(CLI::App& command) {
   add_length(command, settings);
   add_optimizer(command, settings);
   add_schedule(command, settings);
+  command.add_flag("--augment", settings.augment,
+                   "shift training images by up to 4 pixels and mirror half of them, at random");
   command
       .add_option("--seed", settings.seed,
-                  "seed of the first weights and of the shuffling; at least 0")
+                  "seed of the first weights, of the shuffling and of --augment; at least 0")
       ->check([](const std::string& text) {
         // CLI11 would take -1 for the largest number.
         return text.starts_with('-') ? "Value " + text + " is negative" : std::string();

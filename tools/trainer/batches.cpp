@@ -19,6 +19,23 @@ torch::Tensor per_channel(const std::vector<float>& values) {
   return torch::tensor(values).view({1, -1, 1, 1});
 }
 
+// Shifts every image by up to kMostShift pixels down and to the right, with black at the border,
+// and mirrors some, as is usual for CIFAR-10.
+torch::Tensor varied(const torch::Tensor& images, const torch::Tensor& variations) {
+  const int64_t height = images.size(2), width = images.size(3);
+  const torch::Tensor padded =
+      torch::constant_pad_nd(images, {kMostShift, kMostShift, kMostShift, kMostShift});
+  torch::Tensor result = torch::empty_like(images);
+  for (int64_t i = 0; i < images.size(0); ++i) {
+    const auto variation = variations[i].item<int64_t>();
+    const int64_t row = variation % kShifts, column = variation / kShifts % kShifts;
+    const torch::Tensor part = padded[i].narrow(1, row, height).narrow(2, column, width);
+    const bool mirror = variation >= kShifts * kShifts;
+    result[i].copy_(mirror ? part.flip(2) : part);
+  }
+  return result;
+}
+
 }  // namespace
 
 Samples::Samples(const data::Dataset& dataset, const data::Part& part, int64_t limit)
@@ -49,8 +66,9 @@ Samples::Samples(const data::Dataset& dataset, const data::Part& part, int64_t l
   if (limit > 0 && limit < inputs_.size(0)) inputs_ = inputs_.narrow(0, 0, limit);
 }
 
-Batch Samples::gather(const torch::Tensor& indices) const {
-  const torch::Tensor chosen = inputs_.index_select(0, indices);
+Batch Samples::gather(const torch::Tensor& indices, const torch::Tensor& variations) const {
+  torch::Tensor chosen = inputs_.index_select(0, indices);
+  if (variations.defined()) chosen = varied(chosen, variations);
   if (kind_ == data::Kind::characters) {
     const torch::Tensor text = chosen.to(torch::kLong);
     return {text.narrow(1, 0, kStretch), text.narrow(1, 1, kStretch).reshape(-1)};
@@ -61,14 +79,13 @@ Batch Samples::gather(const torch::Tensor& indices) const {
 }
 
 EpochBatches::EpochBatches(const Samples& samples, int64_t batch, int worker, int workers,
-                           uint64_t seed, int64_t first_step)
-    : samples_(samples),
-      batch_(batch),
-      worker_(worker),
-      workers_(workers),
-      order_(torch::randperm(samples.count(), torch::make_generator<torch::CPUGeneratorImpl>(seed),
-                             torch::TensorOptions(torch::kLong))),
-      next_step_(first_step) {
+                           uint64_t seed, int64_t first_step, bool augment)
+    : samples_(samples), batch_(batch), worker_(worker), workers_(workers), next_step_(first_step) {
+  const auto generator = torch::make_generator<torch::CPUGeneratorImpl>(seed);
+  order_ = torch::randperm(samples.count(), generator, torch::TensorOptions(torch::kLong));
+  if (augment) {
+    variations_ = torch::randint(kVariations, {samples.count()}, generator, torch::kLong);
+  }
   prepare();
 }
 
@@ -77,11 +94,17 @@ void EpochBatches::prepare() {
   const int64_t count = std::min(at_once, steps(samples_, batch_, workers_) - next_step_);
   if (count <= 0) return;
   const int64_t everyones = workers_ * batch_;
-  const torch::Tensor indices = order_.narrow(0, next_step_ * everyones, count * everyones)
-                                    .view({count, workers_, batch_})
-                                    .select(1, worker_)
-                                    .reshape(-1);
-  prepared_ = std::async(std::launch::async, [this, indices] { return samples_.gather(indices); });
+  const auto own_part = [&](const torch::Tensor& of_all) {
+    return of_all.narrow(0, next_step_ * everyones, count * everyones)
+        .view({count, workers_, batch_})
+        .select(1, worker_)
+        .reshape(-1);
+  };
+  const torch::Tensor indices = own_part(order_);
+  const torch::Tensor variations = variations_.defined() ? own_part(variations_) : torch::Tensor();
+  prepared_ = std::async(std::launch::async, [this, indices, variations] {
+    return samples_.gather(indices, variations);
+  });
   next_step_ += count;
 }
 

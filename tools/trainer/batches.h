@@ -10,7 +10,10 @@
 
 namespace gradwire::trainer {
 
-constexpr int64_t kStretch = 50;  // characters per sample of a text
+constexpr int64_t kStretch = 50;   // characters per sample of a text
+constexpr int64_t kMostShift = 4;  // pixels, of augmented images
+constexpr int64_t kShifts = 2 * kMostShift + 1;
+constexpr int64_t kVariations = 2 * kShifts * kShifts;  // of an augmented image
 
 struct Batch {
   torch::Tensor input;
@@ -25,7 +28,9 @@ class Samples {
   Samples(const data::Dataset& dataset, const data::Part& part, int64_t limit);
 
   int64_t count() const { return inputs_.size(0); }
-  Batch gather(const torch::Tensor& indices) const;
+  bool are_images() const { return kind_ == data::Kind::images; }
+  // If there are `variations`, numbers below kVariations, each says how its image is changed.
+  Batch gather(const torch::Tensor& indices, const torch::Tensor& variations = {}) const;
 
  private:
   data::Kind kind_;
@@ -35,11 +40,12 @@ class Samples {
 };
 
 // The batches of one worker in one epoch. All workers shuffle in the same way, and each takes its
-// own part of every global batch. Another thread makes the next batches while these are in use.
+// own part of every global batch. Another thread makes the next batches while these are in use. If
+// images are augmented, the epoch and not the worker decides how a sample is changed.
 class EpochBatches {
  public:
   EpochBatches(const Samples& samples, int64_t batch, int worker, int workers, uint64_t seed,
-               int64_t first_step);
+               int64_t first_step, bool augment);
   ~EpochBatches() { wait(); }
   EpochBatches(const EpochBatches&) = delete;
   EpochBatches& operator=(const EpochBatches&) = delete;
@@ -60,7 +66,8 @@ class EpochBatches {
   int worker_;
   int workers_;
   torch::Tensor order_;
-  int64_t next_step_;  // the first step whose batch is not prepared
+  torch::Tensor variations_;  // of every sample in this order; undefined if there are none
+  int64_t next_step_;         // the first step whose batch is not prepared
   std::deque<Batch> ready_;
   std::future<Batch> prepared_;  // holds the samples of several steps
 };

@@ -112,6 +112,7 @@ Results::Results(const Request& method, const Settings& settings, int workers)
              {"lr", settings.lr},
              {"weight_decay", weight_decay_of(settings)},
              {"clip", settings.clip},
+             {"augment", settings.augment},
              {"seed", settings.seed}}) {}
 
 void Results::add_step(const StepFigures& step) {

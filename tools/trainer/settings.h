@@ -22,7 +22,8 @@ struct Settings {
   double warmup_epochs = 0;            // in these the learning rate rises linearly to lr
   std::vector<int64_t> decay_at;       // after these epochs it is multiplied by decay
   double decay = 0.1;
-  bool cosine = false;  // after the warm-up the learning rate falls as a cosine to 0
+  bool cosine = false;   // after the warm-up the learning rate falls as a cosine to 0
+  bool augment = false;  // shift and mirror the training images at random
   uint64_t seed = 1;
   int64_t train_limit = 0;  // number of samples; 0 for all
   int64_t test_limit = 0;

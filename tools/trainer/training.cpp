@@ -46,6 +46,9 @@ class Training {
                                   ") than one step of all workers takes (" +
                                   std::to_string(settings.batch * group->getSize()) + ")");
     }
+    if (settings.augment && !training_.are_images()) {
+      throw std::invalid_argument("--augment is for images, but --data has something else");
+    }
     if (settings_.checkpoint.empty()) return;
     folder_.emplace(settings_.checkpoint, group_->getRank(), kept_settings());
     if (!settings_.resume) folder_->require_empty();
@@ -64,7 +67,7 @@ class Training {
   void train_epoch(int64_t epoch) {
     EpochBatches batches(training_, settings_.batch, group_->getRank(), group_->getSize(),
                          settings_.seed * 1000003 + static_cast<uint64_t>(epoch),
-                         step_ - length_.begin_of(epoch));
+                         step_ - length_.begin_of(epoch), settings_.augment);
     end_of_step_ = Clock::now();
     while (step_ < length_.end_of(epoch)) {
       if (stop_.stops_before(step_)) {
@@ -175,7 +178,8 @@ class Training {
                  {"warmup", settings_.warmup_epochs},
                  {"decay", settings_.decay},
                  {"decay-at", settings_.decay_at},
-                 {"cosine", settings_.cosine}};
+                 {"cosine", settings_.cosine},
+                 {"augment", settings_.augment}};
     if (settings_.cosine) kept["steps"] = length_.steps;
     return kept;
   }
