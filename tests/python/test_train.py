@@ -172,6 +172,18 @@ def test_the_first_weights_of_gpt_prefer_no_character(tmp_path, text):
     assert result["test_loss"] == pytest.approx(math.log(28), abs=0.1)  # 26 letters, ".", " "
 
 
+def test_a_method_may_start_after_some_steps(tmp_path, images):
+    common = ["--data", images, "--model", "mlp", "--learners", 2, "--batch", 4, "--steps", 80]
+    plain = train(tmp_path, *common, "--method", "allreduce")
+    late = train(tmp_path, *common, "--method", "sign:block=0,start_after=80")
+    assert losses(late) == losses(plain)
+    assert (late["start_after"], late["wire"]["code_ratio"]) == (80, 1)
+    half = train(tmp_path, *common, "--method", "sign:block=0,start_after=40")
+    assert losses(half)[:40] == losses(plain)[:40]
+    assert losses(half)[41:] != losses(plain)[41:]
+    assert half["wire"]["code_ratio"] == pytest.approx(2, rel=0.1)
+
+
 def test_augmented_images_depend_on_the_seed_and_not_on_the_workers(tmp_path, images):
     common = ["--data", images, "--model", "mlp", "--augment", "--steps", 8]
     one = train(tmp_path, *common, "--learners", 1, "--batch", 8)
@@ -536,6 +548,7 @@ def test_a_text_that_is_too_short_is_named(tmp_path):
         (["--learners", "2", "--json", "/nowhere/results.json"], "cannot write /nowhere"),
         (["--steps", "5", "--epochs", "3"], "--epochs excludes --steps"),
         (["--cosine", "--decay-at", "3"], "--decay-at excludes --cosine"),
+        (["--method", "topk:start_after=soon"], '"start_after=soon" has a value of the wrong'),
         (["--data", f"text:{__file__}", "--model", "lstm", "--augment"], "--augment is for images"),
         (["--seed", "-1"], "--seed: Value -1 is negative"),
         (["--decay-at", "-5"], "--decay-at: Value -5 not in range"),

@@ -70,10 +70,18 @@ Request parse_method(const std::string& text) {
     if (equals == std::string::npos) {
       throw std::invalid_argument("--method: \"" + pair + "\" is not of the form key=value");
     }
-    const OptionDescription& option =
-        find(method.options, pair.substr(0, equals), "option of " + method.name);
+    const std::string key = pair.substr(0, equals);
+    const bool of_all_methods = key == "start_after";
+    const OptionValue example =
+        of_all_methods ? OptionValue(request.start_after)
+                       : find(method.options, key, "option of " + method.name).default_value;
     try {
-      request.options[option.name] = parse_like(option.default_value, pair.substr(equals + 1));
+      const OptionValue value = parse_like(example, pair.substr(equals + 1));
+      if (of_all_methods) {
+        request.start_after = std::get<int64_t>(value);
+      } else {
+        request.options[key] = value;
+      }
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument("--method: \"" + pair + "\" has " + error.what());
     }

@@ -104,6 +104,7 @@ json to_json(const Stats& stats) {
 Results::Results(const Request& method, const Settings& settings, int workers)
     : head_({{"method", method.method},
              {"options", to_json(method.options)},
+             {"start_after", method.start_after},
              {"workers", workers},
              {"data", settings.data},
              {"model", settings.model},

@@ -32,8 +32,10 @@ class Training {
         training_(dataset, dataset.train, settings.train_limit),
         test_(dataset, dataset.test, settings.test_limit),
         model_(model),
-        ddp_(model, group, {.method = method.method, .by_name = method.options},
-             {.make_group = further_groups_of(group)}),
+        ddp_(
+            model, group,
+            {.method = method.method, .start_after = method.start_after, .by_name = method.options},
+            {.make_group = further_groups_of(group)}),
         optimizer_(make_optimizer(settings, *model)),
         length_(
             length_of(settings, EpochBatches::steps(training_, settings.batch, group->getSize()))),
