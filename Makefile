@@ -1,7 +1,7 @@
 # Every target does its own set-up, once.
 #
-#   make demo      train Fashion-MNIST on 4 local workers with every method; print a table and write a
-#                  report
+#   make demo      train Fashion-MNIST on 4 local workers joined by slow links, every method for the
+#                  same time; print a table and write a report
 #   make test      build and run the whole test suite; `make test-quick` runs a part of it in less than
 #                  4 minutes once everything is built
 #   make build     build everything into build/release
@@ -26,8 +26,7 @@ ONE_THREAD := OMP_NUM_THREADS=1
 
 .PHONY: demo test test-quick build lint docs asan coverage bench bench-quick study chaos soak setup
 demo: build
-	GRADWIRE_PYTHON=.venv/bin/python $(BUILD)/bin/gradwire compare --methods all --workers 4 --epochs 4 \
-	  --train-limit 6000 --test-limit 2500 --report report
+	@scripts/demo.sh $(BUILD)
 
 # The time counts from the start of make, so it includes the set-up and the build.
 BEGUN := $(shell date +%s)

@@ -40,16 +40,14 @@ PARTS = {
 EARLY_STEPS = 50  # `early_code_ratio_by_kind` is the rate of these
 
 Result = dict[str, Any]  # what `gradwire train --json` writes for one method
+# What `gradwire compare --json` writes besides the results, if there is only one such file.
+About = dict[str, Any]
 
-COLUMNS = (
-    "method",
-    "test accuracy",
-    "test loss",
-    "s / step",
-    "bytes / step / worker",
-    "compression rate",
-    "wire ratio",
-)
+LOSS_CLASSES = {
+    "exact": "all of the gradient arrives",
+    "rounded": "all of it arrives in its own step, rounded",
+    "delayed": "a part of it arrives in later steps",
+}
 
 
 def bytes_per_step(result: Result) -> float:
@@ -61,17 +59,28 @@ def shown_loss(result: Result) -> str:
     return "not finite" if loss is None else f"{loss:.4f}"  # JSON has no infinity
 
 
-def rows(results: list[Result]) -> Iterable[tuple[str, ...]]:
-    for result in results:
-        yield (
-            result["name"],
-            f"{100 * result['epochs'][-1]['test_accuracy']:.2f} %",
-            shown_loss(result),
-            f"{result['seconds_per_step']:.4f}",
-            f"{bytes_per_step(result):,.0f}",
-            f"{result['wire']['code_ratio']:.1f}x",
-            f"{result['wire']['wire_ratio']:.1f}x",
-        )
+def shown_time(result: Result) -> str:
+    seconds = result["seconds_to_target"]
+    return "not reached" if seconds is None else f"{seconds:.1f} s"
+
+
+def columns(about: About) -> dict[str, Callable[[Result], str]]:
+    """Returns what each column of the table says of a result."""
+    judged = (
+        {f"time to {100 * about['target_accuracy']:.2f} %": shown_time}
+        if "target_accuracy" in about
+        else {"test loss": shown_loss}
+    )
+    return {
+        "method": lambda result: str(result["name"]),
+        "class of loss": lambda result: str(result["wire"]["loss_class"]),
+        "test accuracy": lambda result: f"{accuracies(result)[-1]:.2f} %",
+        **judged,
+        "s / step": lambda result: f"{result['seconds_per_step']:.4f}",
+        "bytes / step / worker": lambda result: f"{bytes_per_step(result):,.0f}",
+        "compression rate": lambda result: f"{result['wire']['code_ratio']:.1f}x",
+        "wire ratio": lambda result: f"{result['wire']['wire_ratio']:.1f}x",
+    }
 
 
 def line_styles(results: list[Result]) -> list[dict[str, Any]]:
@@ -81,15 +90,45 @@ def line_styles(results: list[Result]) -> list[dict[str, Any]]:
         {
             "color": colour,
             "marker": MARKERS[index % len(MARKERS)],
+            "markersize": 4,
             "linestyle": LINES[colours[:index].count(colour) % len(LINES)],
         }
         for index, colour in enumerate(colours)
     ]
 
 
+def label_ends(axes: Any) -> None:
+    """Writes each curve's name beside its end, and moves names apart that would overlap."""
+    axes.figure.draw_without_rendering()  # decides how high the axes are
+    to_axes = axes.transData + axes.transAxes.inverted()
+    size = 9.0
+    gap = 1.3 * size / (72 * axes.bbox.height / axes.figure.dpi)
+    lines = [line for line in axes.get_lines() if not line.get_label().startswith("_")]
+    ends = {line: to_axes.transform((line.get_xdata()[-1], line.get_ydata()[-1])) for line in lines}
+    lines.sort(key=lambda line: float(ends[line][1]))
+    heights: list[float] = []
+    for line in lines:
+        lowest = heights[-1] + gap if heights else 0.0
+        heights.append(max(lowest, float(ends[line][1])))
+    highest = 1.0
+    for index in reversed(range(len(heights))):  # those pushed out at the top go down again
+        heights[index] = min(heights[index], highest)
+        highest = heights[index] - gap
+    for line, height in zip(lines, heights, strict=True):
+        axes.annotate(
+            line.get_label(),
+            xy=ends[line],
+            xytext=(1.03, height),
+            xycoords="axes fraction",
+            color=line.get_color(),
+            fontsize=size,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "lw": 0.6, "alpha": 0.6},
+        )
+
+
 def save(figure: Any, file: Path) -> None:
-    # The legend is beside the axes, where it hides no curve.
-    figure.legend(loc="outside right upper", frameon=False)
     figure.savefig(file, dpi=130)
     plt.close(figure)
 
@@ -100,6 +139,7 @@ def curves(
     labels: tuple[str, str],
     scales: tuple[str, str],
     points: Callable[[Result], tuple[list[float], list[float]]],
+    target: float | None = None,
 ) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     for result, style in zip(results, line_styles(results), strict=True):
@@ -111,7 +151,12 @@ def curves(
             axis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
     if scales[0] == "linear":
         axes.set_xlim(left=0)
+    if target is not None:
+        axes.axhline(target, color="black", linestyle=":", linewidth=1)
+        note = f"dotted: where all-reduce ends ({target:.1f} %)"
+        axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", fontsize=9)
     axes.grid(alpha=0.3)
+    label_ends(axes)
     save(figure, file)
 
 
@@ -120,11 +165,7 @@ def accuracies(result: Result) -> list[float]:
 
 
 def accuracy_over_time(result: Result) -> tuple[list[float], list[float]]:
-    total, so_far = 0.0, []
-    for epoch in result["epochs"]:
-        total += epoch["seconds"]
-        so_far.append(total)
-    return so_far, accuracies(result)
+    return [epoch["elapsed_seconds"] for epoch in result["epochs"]], accuracies(result)
 
 
 def accuracy_over_bytes(result: Result) -> tuple[list[float], list[float]]:
@@ -159,6 +200,7 @@ def accuracy_by_learners(results: list[Result], file: Path) -> None:
     axes.set_xticks(numbers, [str(number) for number in numbers])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(alpha=0.3)
+    label_ends(axes)
     save(figure, file)
 
 
@@ -175,7 +217,7 @@ def milliseconds_by_part(result: Result) -> dict[str, float]:
     return {part: 1000 * seconds / steps for part, seconds in sums.items()}
 
 
-def breakdown(results: list[Result], file: Path) -> None:
+def breakdown(results: list[Result], file: Path, compute_seconds: float | None) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 1.6 + 0.5 * len(results)), layout="constrained")
     names = [result["name"] for result in results]
     lefts = [0.0] * len(results)
@@ -183,17 +225,31 @@ def breakdown(results: list[Result], file: Path) -> None:
         widths = [milliseconds_by_part(result)[part] for result in results]
         axes.barh(names, widths, left=lefts, label=label, color=colour)
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+    if compute_seconds is not None:
+        axes.axvline(1000 * compute_seconds, color="black", linestyle=":", linewidth=1)
+        axes.annotate(
+            " computing alone",
+            xy=(1000 * compute_seconds, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            fontsize=8,
+        )
     axes.set_xlabel("milliseconds per step")
     axes.invert_yaxis()  # the first method is on top, as in the table
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
+    # It is beside the axes, where it hides no bar.
+    figure.legend(loc="outside right upper", frameon=False)
     save(figure, file)
 
 
-def pictures(results: list[Result], folder: Path) -> Iterable[tuple[str, Path]]:
+def pictures(results: list[Result], about: About, folder: Path) -> Iterable[tuple[str, Path]]:
     accuracy = "test accuracy (%)"
     file = folder / "accuracy_time.png"
-    curves(results, file, ("training time (s)", accuracy), ("linear", "linear"), accuracy_over_time)
+    labels = ("training time (s)", accuracy)
+    target = 100 * about["target_accuracy"] if "target_accuracy" in about else None
+    curves(results, file, labels, ("linear", "linear"), accuracy_over_time, target)
     yield "Accuracy over time", file
     file = folder / "accuracy_bytes.png"
     label = "sent by one worker so far (MB, logarithmic)"
@@ -210,7 +266,7 @@ def pictures(results: list[Result], folder: Path) -> Iterable[tuple[str, Path]]:
         accuracy_by_learners(results, file)
         yield "Accuracy by the number of learners", file
     file = folder / "step_time.png"
-    breakdown(results, file)
+    breakdown(results, file, about.get("compute_seconds_per_step"))
     yield "Where a step's time goes", file
 
 
@@ -225,63 +281,86 @@ img {{ max-width: 100%; }}
 <h1>{title} with compressed gradients</h1>
 <p>{setting}</p>
 {table}
-<p>The compression rate is the size of a worker's gradient divided by the size of its code. The
-wire ratio is what plain all-reduce sends, divided by what the method sends. Times exclude the
-evaluation. If all workers share one machine, there is no slow network, and the times show the cost
-of computing only. Plain all-reduce waits for the network during backward, where it cannot be
-measured.</p>
+{notes}
+<p>Classes of loss: {classes}. The compression rate is the size of a worker's gradient divided by
+the size of its code. The wire ratio is what plain all-reduce sends, divided by what the method
+sends. Times exclude the evaluation. {network} Plain all-reduce waits for the network during
+backward, where it cannot be measured.</p>
 {pictures}
 </body></html>
 """
 
 
-def html_table(results: list[Result]) -> str:
-    def line(tag: str, cells: tuple[str, ...]) -> str:
+def html_table(results: list[Result], about: About) -> str:
+    def line(tag: str, cells: Iterable[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
 
-    body = "\n".join(line("td", row) for row in rows(results))
-    return f"<table>\n{line('th', COLUMNS)}\n{body}\n</table>"
+    shown = columns(about)
+    body = "\n".join(line("td", (text(result) for text in shown.values())) for result in results)
+    return f"<table>\n{line('th', shown)}\n{body}\n</table>"
 
 
-def write_report(results: list[Result], folder: Path) -> None:
+def describe(results: list[Result], about: About) -> str:
+    first = results[0]
+    workers = ", ".join(sorted({str(result["workers"]) for result in results}, key=int))
+    batches = ", ".join(sorted({str(result["batch"]) for result in results}, key=int))
+    begin = about.get(
+        "setting",
+        f"{first['model']} on {first['data']}, {workers} workers, {len(first['epochs'])} epochs, "
+        f"{first['steps']} steps.",
+    )
+    rate = f"{'a constant ' if 'seconds' in first else ''}learning rate {first['lr']}"
+    return (
+        f"{begin} Every step takes {batches} samples per worker; {first['optimizer']} with {rate}, "
+        f"seed {first['seed']}."
+    )
+
+
+def describe_network(results: list[Result]) -> str:
+    if all(result["link"] for result in results):
+        return "The links are emulated; all workers share the cores of one machine."
+    return (
+        "If all workers share one machine, there is no slow network, and the times show the cost "
+        "of computing only."
+    )
+
+
+def write_report(results: list[Result], about: About, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shown = "\n".join(
         f'<h2>{title}</h2>\n<img alt="{title}" src="data:image/png;base64,'
         f'{base64.b64encode(file.read_bytes()).decode()}">'
-        for title, file in pictures(results, folder)
+        for title, file in pictures(results, about, folder)
     )
-    first = results[0]
-    workers = ", ".join(sorted({str(result["workers"]) for result in results}, key=int))
-    batches = ", ".join(sorted({str(result["batch"]) for result in results}, key=int))
-    setting = (
-        f"{first['model']} on {first['data']}, {workers} workers, "
-        f"{len(first['epochs'])} epochs, {first['steps']} steps of {batches} samples per "
-        f"worker, {first['optimizer']} with learning rate {first['lr']}, seed {first['seed']}."
-    )
+    used = {result["wire"]["loss_class"] for result in results}
     page = PAGE.format(
-        title=html.escape(first["data"]),
-        setting=html.escape(setting),
-        table=html_table(results),
+        title=html.escape(results[0]["data"]),
+        setting=html.escape(describe(results, about)),
+        table=html_table(results, about),
+        notes="\n".join(f"<p>{html.escape(note)}</p>" for note in about.get("notes", [])),
+        classes="; ".join(f"{name}: {what}" for name, what in LOSS_CLASSES.items() if name in used),
+        network=describe_network(results),
         pictures=shown,
     )
     (folder / "index.html").write_text(page, encoding="utf-8")
 
 
-def read(files: list[str]) -> list[Result]:
-    results = [result for file in files for result in json.loads(Path(file).read_text())["results"]]
+def read(files: list[str]) -> tuple[list[Result], About]:
+    comparisons = [json.loads(Path(file).read_text()) for file in files]
+    results = [result for comparison in comparisons for result in comparison.pop("results")]
     differ = len({result["workers"] for result in results}) > 1
     for result in results:
         result["variant"] = result["name"]
         if differ:
             result["name"] += f", {result['workers']} learners"
-    return results
+    return results, comparisons[0] if len(files) == 1 else {}
 
 
 def main() -> None:
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     *files, folder = sys.argv[1:]
-    write_report(read(files), Path(folder))
+    write_report(*read(files), Path(folder))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ void train(const TrainOptions& options) {
   const Request method = trainer::parse_method(options.method);
   const TrainingWorld& world = options.world;
   world.run([&](const auto& group, const data::Dataset& dataset, const auto& make_model) {
-    const json result =
-        trainer::train(world.settings, method, options.method, dataset, make_model(), group);
+    const json result = trainer::train(world.settings, method, options.method, dataset,
+                                       make_model(world.settings.seed), group);
     if (group->getRank() == 0) write_file(world.json_file, result.dump(2) + "\n");
   });
 }

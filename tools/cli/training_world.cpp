@@ -18,22 +18,23 @@ namespace {
 
 constexpr int kInterruptedStatus = 130;
 
-// Removes `--link RATE` or `--link=RATE`.
-std::vector<std::string> without_link(std::vector<std::string> arguments) {
-  for (size_t i = 0; i < arguments.size();) {
-    const auto at = arguments.begin() + static_cast<int64_t>(i);
-    if (arguments[i] == "--link") {
-      arguments.erase(at, at + 2);
-    } else if (arguments[i].starts_with("--link=")) {
-      arguments.erase(at);
-    } else {
-      ++i;
-    }
+// The workers do not make the links but are told of them.
+constexpr const char* kLink = "--link";
+constexpr const char* kEmulatedLink = "--emulated-link";
+
+std::vector<std::string> told_of_link(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    const bool is_link = argument == kLink || argument.starts_with(kLink + std::string("="));
+    if (is_link) argument.replace(0, std::string(kLink).size(), kEmulatedLink);
   }
   return arguments;
 }
 
-CLI::Range count() { return {1, 1'000'000}; }
+// The ranges are in the messages; in --help they would only be in the way.
+CLI::Validator count() { return CLI::Range(1, 1'000'000).description(""); }
+
+// In --help, the options that follow.
+void begin_group(CLI::App& command, const char* title) { command.option_defaults()->group(title); }
 
 // Refuses NaN too, which CLI::Range lets pass.
 CLI::Validator number(double least, double most) {
@@ -45,7 +46,7 @@ CLI::Validator number(double least, double most) {
                 CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
             return within ? std::string() : "Value " + text + " not in range " + range;
           },
-          range.str()};
+          ""};
 }
 
 void add_length(CLI::App& command, trainer::Settings& settings) {
@@ -53,11 +54,21 @@ void add_length(CLI::App& command, trainer::Settings& settings) {
       command
           .add_option("--epochs", settings.epochs, "number of passes through the training samples")
           ->check(count());
+  CLI::Option* steps =
+      command
+          .add_option("--steps", settings.steps,
+                      "number of optimizer steps, in place of --epochs; the last epoch is cut")
+          ->default_str("")
+          ->check(count())
+          ->excludes(epochs);
   command
-      .add_option("--steps", settings.steps,
-                  "number of optimizer steps, in place of --epochs; the last epoch is cut")
-      ->check(count())
-      ->excludes(epochs);
+      .add_option("--seconds", settings.seconds,
+                  "training time, in place of --epochs; the dozen tests in it do not count, and "
+                  "the learning rate is constant after --warmup")
+      ->default_str("")
+      ->check(number(0.1, 1e6))
+      ->excludes(epochs)
+      ->excludes(steps);
 }
 
 void add_optimizer(CLI::App& command, trainer::Settings& settings) {
@@ -76,6 +87,7 @@ void add_optimizer(CLI::App& command, trainer::Settings& settings) {
 }
 
 void add_schedule(CLI::App& command, trainer::Settings& settings) {
+  CLI::Option* seconds = command.get_option("--seconds");
   command
       .add_option("--warmup", settings.warmup_epochs,
                   "number of epochs, such as 0.1, in which the learning rate rises linearly")
@@ -85,13 +97,15 @@ void add_schedule(CLI::App& command, trainer::Settings& settings) {
           .add_option("--decay-at", settings.decay_at,
                       "epochs after which the learning rate is multiplied by --decay, e.g. 30,60")
           ->delimiter(',')
-          ->check(count());
+          ->check(count())
+          ->excludes(seconds);
   command.add_option("--decay", settings.decay, "factor of the learning rate, see --decay-at")
       ->check(number(0, 1));
   command
       .add_flag("--cosine", settings.cosine,
                 "after the warm-up the learning rate falls as a cosine to 0 at the end")
-      ->excludes(decay_at);
+      ->excludes(decay_at)
+      ->excludes(seconds);
 }
 
 }  // namespace
@@ -101,22 +115,17 @@ void TrainingWorld::add_options(CLI::App& command) {
     return command.add_option(name, target, help)->check(count());
   };
   command.option_defaults()->always_capture_default();
+  begin_group(command, "Data and model");
   command.add_option("--data", settings.data,
                      "fashion-mnist, idx:DIR, cifar10:DIR, text:FILE or wav:DIR");
   std::string models;
   for (const std::string& name : trainer::model_names())
     models += (models.empty() ? "" : ", ") + name;
   command.add_option("--model", settings.model, models);
-  add_count("--workers", workers,
-            "number of local worker processes; ignored in a launcher's world");
-  command
-      .add_option("--learners", learners,
-                  "number of learners, which are threads of one process, instead of workers")
-      ->check(CLI::Range(0, 1024));
-  add_count("--batch", settings.batch, "samples per worker and step");
-  add_length(command, settings);
-  add_optimizer(command, settings);
-  add_schedule(command, settings);
+  add_count("--train-limit", settings.train_limit, "use at most this many training samples")
+      ->default_str("");
+  add_count("--test-limit", settings.test_limit, "use at most this many test samples")
+      ->default_str("");
   command.add_flag("--augment", settings.augment,
                    "shift training images by up to 4 pixels and mirror half of them, at random");
   command
@@ -126,15 +135,32 @@ void TrainingWorld::add_options(CLI::App& command) {
         // CLI11 would take -1 for the largest number.
         return text.starts_with('-') ? "Value " + text + " is negative" : std::string();
       });
-  add_count("--train-limit", settings.train_limit, "use at most this many training samples");
-  add_count("--test-limit", settings.test_limit, "use at most this many test samples");
+  begin_group(command, "Workers and network");
+  add_count("--workers", workers,
+            "number of local worker processes; ignored in a launcher's world");
   add_count("--threads", threads, "number of threads that a worker computes with");
-  command.add_option("--checkpoint", settings.checkpoint,
-                     "save to this folder after every epoch and on Ctrl-C");
-  command.add_flag("--resume", settings.resume, "go on from the last checkpoint in that folder");
-  command.add_option("--link", link,
-                     "emulate links of this rate between the workers (see `gradwire lab`)");
+  command
+      .add_option("--learners", learners,
+                  "number of learners, which are threads of one process, instead of workers")
+      ->check(CLI::Range(0, 1024).description(""))
+      ->default_str("");
+  command.add_option(kLink, link,
+                     "emulate links of this rate between the workers, e.g. 100mbit, as `gradwire "
+                     "lab` does; needs root or user namespaces");
+  command.add_option(kEmulatedLink, settings.link)->group("");
+  begin_group(command, "Length of the training");
+  add_length(command, settings);
+  begin_group(command, "Optimizer");
+  add_count("--batch", settings.batch, "samples per worker and step");
+  add_optimizer(command, settings);
+  add_schedule(command, settings);
+  begin_group(command, "Results");
   command.add_option("--json", json_file, "write the results to this file");
+  command
+      .add_option("--checkpoint", settings.checkpoint,
+                  "save to this folder after every epoch and on Ctrl-C")
+      ->excludes(command.get_option("--seconds"));
+  command.add_flag("--resume", settings.resume, "go on from the last checkpoint in that folder");
 }
 
 void TrainingWorld::run_in_lab() const {
@@ -142,7 +168,7 @@ void TrainingWorld::run_in_lab() const {
   emulated.hosts = workers;
   emulated.threads = threads;
   emulated.link = parse_link(link);
-  emulated.command = without_link(own_command());
+  emulated.command = told_of_link(own_command());
   const lab::Result result = lab::run(emulated);
   if (result.status != 0) throw CLI::RuntimeError(result.status);
 }
@@ -168,9 +194,9 @@ void TrainingWorld::run(const Body& body) const {
   const data::Dataset dataset = data::load(settings.data);
   // Learners share the generator of the process, so they take turns.
   std::mutex mutex;
-  const auto make_model = [&] {
+  const auto make_model = [&](uint64_t seed) {
     const std::lock_guard lock(mutex);
-    torch::manual_seed(settings.seed);
+    torch::manual_seed(seed);
     return trainer::make_model(settings.model, dataset);
   };
   trainer::catch_signals();

@@ -26,9 +26,9 @@ struct TrainingWorld {
 
   void add_options(CLI::App& command);
 
-  // What one worker does. It gets its group, the data and a function that makes the model, which
-  // has the same weights on all workers.
-  using MakeModel = std::function<std::shared_ptr<trainer::Model>()>;
+  // What one worker does. It gets its group, the data and a function that makes the model from a
+  // seed, with the same weights on all workers.
+  using MakeModel = std::function<std::shared_ptr<trainer::Model>(uint64_t seed)>;
   using Body = std::function<void(const c10::intrusive_ptr<c10d::ProcessGroup>&,
                                   const data::Dataset&, const MakeModel&)>;
   // Runs `body` as a worker of the world that a launcher has made. Without a launcher, runs it in

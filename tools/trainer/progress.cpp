@@ -10,11 +10,11 @@ namespace gradwire::trainer {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenUpdates(200);
-constexpr int64_t kBarWidth = 24;
+constexpr size_t kBarWidth = 24;
 
-std::string bar(int64_t step, int64_t steps) {
-  const auto filled = static_cast<size_t>(kBarWidth * step / std::max<int64_t>(steps, 1));
-  return std::string(filled, '#') + std::string(static_cast<size_t>(kBarWidth) - filled, '.');
+std::string bar(double done) {
+  const auto filled = static_cast<size_t>(kBarWidth * std::min(done, 1.0));
+  return std::string(filled, '#') + std::string(kBarWidth - filled, '.');
 }
 
 std::string duration(double seconds) {
@@ -32,14 +32,35 @@ std::string duration(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string title, const Length& length, bool silent)
-    : title_(std::move(title)), length_(length), silent_(silent), terminal_(isatty(1) == 1) {}
+Progress::Progress(std::string title, const Length& length, double seconds, bool silent)
+    : title_(std::move(title)),
+      length_(length),
+      seconds_(seconds),
+      silent_(silent),
+      terminal_(isatty(1) == 1) {}
 
 bool Progress::due() const {
   return !silent_ && terminal_ && Clock::now() - last_ >= kBetweenUpdates;
 }
 
-void Progress::step(int64_t steps_done, double loss, int64_t sent_bytes) {
+// "epoch 2/5 [######..................]" or "7/15 s [###########.............]"
+std::string Progress::place(int64_t steps_done, double trained) const {
+  char text[96];
+  if (seconds_ > 0) {
+    std::snprintf(text, sizeof text, "%.0f/%.0f s [%s]", std::floor(trained), seconds_,
+                  bar(trained / seconds_).c_str());
+    return text;
+  }
+  const int64_t epoch = length_.epoch_of(steps_done - 1);
+  const int64_t begin = length_.begin_of(epoch);
+  const double done =
+      static_cast<double>(steps_done - begin) / static_cast<double>(length_.end_of(epoch) - begin);
+  std::snprintf(text, sizeof text, "epoch %ld/%ld [%s]", static_cast<long>(epoch),
+                static_cast<long>(length_.epochs()), bar(done).c_str());
+  return text;
+}
+
+void Progress::step(int64_t steps_done, double loss, int64_t sent_bytes, double trained) {
   const auto now = Clock::now();
   last_ = now;
   if (first_ < 0) {
@@ -50,12 +71,10 @@ void Progress::step(int64_t steps_done, double loss, int64_t sent_bytes) {
   }
   const double elapsed = std::chrono::duration<double>(now - begin_).count();
   const double rate = static_cast<double>(steps_done - first_) / elapsed;
-  const double left = static_cast<double>(length_.steps - steps_done) / rate;
-  const int64_t epoch = length_.epoch_of(steps_done - 1);
-  const int64_t begin = length_.begin_of(epoch);
-  std::printf("\r\033[K%s  epoch %ld/%ld [%s] loss %.4f  %.1f steps/s  %.2f MB/s sent  ETA %s",
-              title_.c_str(), static_cast<long>(epoch), static_cast<long>(length_.epochs()),
-              bar(steps_done - begin, length_.end_of(epoch) - begin).c_str(), loss, rate,
+  const double left =
+      seconds_ > 0 ? seconds_ - trained : static_cast<double>(length_.steps - steps_done) / rate;
+  std::printf("\r\033[K%s  %s loss %.4f  %.1f steps/s  %.2f MB/s sent  ETA %s", title_.c_str(),
+              place(steps_done, trained).c_str(), loss, rate,
               static_cast<double>(sent_bytes - sent_at_begin_) / elapsed / 1e6,
               duration(left).c_str());
   std::fflush(stdout);
@@ -72,6 +91,14 @@ void Progress::epoch(int64_t epoch, double train_loss, double test_loss, double 
       title_.c_str(), static_cast<long>(epoch), static_cast<long>(length_.epochs()), train_loss,
       test_loss, 100 * test_accuracy, seconds, compression);
   std::fflush(stdout);  // output to a pipe would be kept back
+}
+
+void Progress::end(int64_t steps_done, double test_accuracy, double seconds, double compression) {
+  if (silent_) return;
+  clear();
+  std::printf("%s  %.1f s  %ld steps  test accuracy %.2f %%  compression %.1fx\n", title_.c_str(),
+              seconds, static_cast<long>(steps_done), 100 * test_accuracy, compression);
+  std::fflush(stdout);
 }
 
 void Progress::say(const std::string& line) {

@@ -8,25 +8,30 @@
 
 namespace gradwire::trainer {
 
-// Shows the progress of worker 0: one line per epoch and, on a terminal, a line that changes with
-// the steps.
+// Shows the progress of worker 0: one line per epoch, or one at the end if the length of the
+// training is a time, and, on a terminal, a line that changes with the steps.
 class Progress {
  public:
-  // All other workers are silent.
-  Progress(std::string title, const Length& length, bool silent);
+  // `seconds` is the length as a time, or 0. All other workers are silent.
+  Progress(std::string title, const Length& length, double seconds, bool silent);
 
   bool due() const;  // whether it is time to call step() again
-  void step(int64_t steps_done, double loss, int64_t sent_bytes);
+  // `trained` is the training time so far, in seconds.
+  void step(int64_t steps_done, double loss, int64_t sent_bytes, double trained);
   void epoch(int64_t epoch, double train_loss, double test_loss, double test_accuracy,
              double seconds, double compression);
+  // The time is over.
+  void end(int64_t steps_done, double test_accuracy, double seconds, double compression);
   void say(const std::string& line);
 
  private:
   using Clock = std::chrono::steady_clock;
   void clear();
+  std::string place(int64_t steps_done, double trained) const;
 
   std::string title_;
   Length length_;
+  double seconds_;
   bool silent_;
   bool terminal_;
   bool shown_ = false;  // whether the changing line is on the screen

@@ -114,11 +114,14 @@ Results::Results(const Request& method, const Settings& settings, int workers)
              {"weight_decay", weight_decay_of(settings)},
              {"clip", settings.clip},
              {"augment", settings.augment},
-             {"seed", settings.seed}}) {}
+             {"seed", settings.seed}}) {
+  head_["link"] = settings.link.empty() ? json() : json(settings.link);
+  if (settings.seconds > 0) head_["seconds"] = settings.seconds;
+}
 
 void Results::add_step(const StepFigures& step) {
   step_losses_.push_back(step.loss);
-  step_seconds_.push_back(step.load + step.forward + step.backward + step.optimizer);
+  step_seconds_.push_back(step.seconds());
   note_seconds(step);
 }
 
@@ -166,29 +169,31 @@ Stats Results::in_all(Stats stats) const {
 
 void Results::note_early(const Stats& stats) { early_ = ratios_by_kind(in_all(stats).by_kind, {}); }
 
-EpochFigures Results::end_epoch(int64_t epoch, double train_loss, const Evaluation& test,
+EpochFigures Results::end_epoch(const json& epoch, double train_loss, const Evaluation& test,
                                 const Stats& counted) {
   // The last epoch of a training that was made longer has been tested before it was complete.
   if (!epochs_.empty() && epochs_.back().at("epoch") == epoch) epochs_.erase(epochs_.size() - 1);
   const Stats stats = in_all(counted);
   const StepFigures& parts = part_seconds_;
-  const double seconds = parts.load + parts.forward + parts.backward + parts.optimizer;
-  epochs_.push_back({{"epoch", epoch},
-                     {"step", step_seconds_.size()},
-                     {"train_loss", train_loss},
-                     {"test_loss", test.loss},
-                     {"test_accuracy", test.accuracy},
-                     {"seconds", seconds},
-                     {"sent_bytes", stats.sent_bytes},
-                     {"code_ratio_by_kind", ratios_by_kind(stats.by_kind, before_.by_kind)},
-                     {"seconds_by_part",
-                      {{"load", parts.load},
-                       {"forward", parts.forward},
-                       {"backward", parts.backward},
-                       {"optimizer", parts.optimizer},
-                       {"encode", stats.encode_seconds - before_.encode_seconds},
-                       {"wait", stats.wait_seconds - before_.wait_seconds},
-                       {"decode", stats.decode_seconds - before_.decode_seconds}}}});
+  const double seconds = parts.seconds();
+  epochs_.push_back(
+      {{"epoch", epoch},
+       {"step", step_seconds_.size()},
+       {"train_loss", train_loss},
+       {"test_loss", test.loss},
+       {"test_accuracy", test.accuracy},
+       {"seconds", seconds},
+       {"elapsed_seconds", std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0)},
+       {"sent_bytes", stats.sent_bytes},
+       {"code_ratio_by_kind", ratios_by_kind(stats.by_kind, before_.by_kind)},
+       {"seconds_by_part",
+        {{"load", parts.load},
+         {"forward", parts.forward},
+         {"backward", parts.backward},
+         {"optimizer", parts.optimizer},
+         {"encode", stats.encode_seconds - before_.encode_seconds},
+         {"wait", stats.wait_seconds - before_.wait_seconds},
+         {"decode", stats.decode_seconds - before_.decode_seconds}}}});
   before_ = stats;
   part_seconds_ = {};
   return {.train_loss = train_loss, .seconds = seconds, .code_ratio = stats.code_ratio()};

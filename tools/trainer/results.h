@@ -18,6 +18,8 @@ struct Evaluation {
 struct StepFigures {
   double loss = 0;
   double load = 0, forward = 0, backward = 0, optimizer = 0;  // seconds
+
+  double seconds() const { return load + forward + backward + optimizer; }
 };
 
 struct EpochFigures {
@@ -36,7 +38,9 @@ class Results {
 
   void add_step(const StepFigures& step);
   void note_early(const Stats& stats);
-  EpochFigures end_epoch(int64_t epoch, double train_loss, const Evaluation& test,
+  // Ends an epoch, or another stretch of training that a test follows. `epoch` is the number of
+  // passes through the samples so far.
+  EpochFigures end_epoch(const nlohmann::json& epoch, double train_loss, const Evaluation& test,
                          const Stats& counted);
 
   double last_loss() const { return step_losses_.back(); }

@@ -9,8 +9,11 @@ namespace gradwire::trainer {
 int64_t Length::end_of(int64_t epoch) const { return std::min(epoch * steps_per_epoch, steps); }
 
 Length length_of(const Settings& settings, int64_t steps_per_epoch) {
+  constexpr int64_t kEndless = int64_t{1} << 60;
   return {.steps_per_epoch = steps_per_epoch,
-          .steps = settings.steps > 0 ? settings.steps : settings.epochs * steps_per_epoch};
+          .steps = settings.seconds > 0 ? kEndless
+                   : settings.steps > 0 ? settings.steps
+                                        : settings.epochs * steps_per_epoch};
 }
 
 double learning_rate(const Settings& settings, const Length& length, int64_t steps_done) {

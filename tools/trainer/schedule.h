@@ -9,7 +9,7 @@ namespace gradwire::trainer {
 // How long a training is. Epochs count from 1, and the last one may be cut.
 struct Length {
   int64_t steps_per_epoch = 0;
-  int64_t steps = 0;  // of the whole training
+  int64_t steps = 0;  // of the whole training; where only the time is known, more than there can be
 
   int64_t epochs() const { return (steps + steps_per_epoch - 1) / steps_per_epoch; }
   int64_t epoch_of(int64_t step) const { return step / steps_per_epoch + 1; }

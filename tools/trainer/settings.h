@@ -13,6 +13,7 @@ struct Settings {
   std::string model = "cnn";
   int64_t epochs = 5;
   int64_t steps = 0;   // if above 0, the length of the training in place of epochs
+  double seconds = 0;  // if above 0, its length in time; tests do not count
   int64_t batch = 16;  // per worker
   std::string optimizer = "sgd";
   double lr = 0.03;
@@ -25,6 +26,7 @@ struct Settings {
   bool cosine = false;   // after the warm-up the learning rate falls as a cosine to 0
   bool augment = false;  // shift and mirror the training images at random
   uint64_t seed = 1;
+  std::string link;         // rate of the emulated links that join the workers; empty for none
   int64_t train_limit = 0;  // number of samples; 0 for all
   int64_t test_limit = 0;
   std::string checkpoint;  // a folder; empty for none

@@ -21,6 +21,9 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int64_t kEarlySteps = 50;
+// Of a training whose length is a time.
+constexpr int64_t kTests = 12;
+constexpr int64_t kComputeSteps = 20;
 
 class Training {
  public:
@@ -39,7 +42,7 @@ class Training {
         optimizer_(make_optimizer(settings, *model)),
         length_(
             length_of(settings, EpochBatches::steps(training_, settings.batch, group->getSize()))),
-        progress_(title, length_, group->getRank() != 0),
+        progress_(title, length_, settings.seconds, group->getRank() != 0),
         results_(method, settings, group->getSize()),
         stop_(*group) {
     if (length_.steps_per_epoch == 0) {
@@ -58,38 +61,86 @@ class Training {
 
   json run() {
     if (settings_.resume) resume();
-    while (step_ < length_.steps) {
+    while (!is_over()) {
       train_epoch(length_.epoch_of(step_));
       save();
     }
     return results_.finished(ddp_.stats(), means_over_workers(results_.losses()));
   }
 
+  double compute_seconds() {
+    EpochBatches batches = batches_of(1);
+    const auto guard = ddp_.no_sync();
+    std::vector<double> taken;
+    for (int64_t step = 0; step < std::min(kComputeSteps, length_.steps_per_epoch); ++step) {
+      end_of_step_ = Clock::now();
+      taken.push_back(take_step(batches));
+    }
+    return torch::tensor(means_over_workers(taken)).median().item<double>();
+  }
+
  private:
+  bool is_timed() const { return settings_.seconds > 0; }
+  bool is_over() const {
+    return is_timed() ? trained_ >= settings_.seconds : step_ >= length_.steps;
+  }
+
+  EpochBatches batches_of(int64_t epoch) const {
+    return {training_,
+            settings_.batch,
+            group_->getRank(),
+            group_->getSize(),
+            settings_.seed * 1000003 + static_cast<uint64_t>(epoch),
+            step_ - length_.begin_of(epoch),
+            settings_.augment};
+  }
+
   void train_epoch(int64_t epoch) {
-    EpochBatches batches(training_, settings_.batch, group_->getRank(), group_->getSize(),
-                         settings_.seed * 1000003 + static_cast<uint64_t>(epoch),
-                         step_ - length_.begin_of(epoch), settings_.augment);
+    EpochBatches batches = batches_of(epoch);
     end_of_step_ = Clock::now();
-    while (step_ < length_.end_of(epoch)) {
+    while (step_ < length_.end_of(epoch) && !is_over()) {
       if (stop_.stops_before(step_)) {
         save();
         throw Interrupted();
       }
-      take_step(batches);
+      trained_ += take_step(batches);
       if (progress_.due()) {
-        progress_.step(step_, results_.last_loss(), ddp_.stats().sent_bytes);
+        progress_.step(step_, results_.last_loss(), ddp_.stats().sent_bytes, trained_);
       }
+      if (is_timed()) look_at_the_clock();
     }
-    const Evaluation test = evaluate();
-    const double train_loss =
-        means_over_workers({results_.mean_loss(length_.begin_of(epoch), step_)})[0];
-    const EpochFigures figures = results_.end_epoch(epoch, train_loss, test, ddp_.stats());
-    progress_.epoch(epoch, figures.train_loss, test.loss, test.accuracy, figures.seconds,
-                    figures.code_ratio);
+    if (!is_timed()) {
+      const auto [figures, test] = end_stretch(epoch, length_.begin_of(epoch));
+      progress_.epoch(epoch, figures.train_loss, test.loss, test.accuracy, figures.seconds,
+                      figures.code_ratio);
+    }
   }
 
-  void take_step(EpochBatches& batches) {
+  // The training time is that of worker 0. Neither agreeing on it nor a test is a part of it.
+  void look_at_the_clock() {
+    torch::Tensor trained = torch::tensor({trained_}, torch::kDouble);
+    broadcast(trained);
+    trained_ = trained.item<double>();
+    const double between_tests = settings_.seconds / kTests;
+    if (trained_ >= static_cast<double>(tests_ + 1) * between_tests) {
+      tests_ = static_cast<int64_t>(trained_ / between_tests);
+      const double epochs =
+          static_cast<double>(step_) / static_cast<double>(length_.steps_per_epoch);
+      const auto [figures, test] = end_stretch(epochs, results_.last_test());
+      if (is_over()) progress_.end(step_, test.accuracy, trained_, figures.code_ratio);
+    }
+    end_of_step_ = Clock::now();
+  }
+
+  // Tests, and ends the stretch of training that began after `first_step` steps.
+  std::pair<EpochFigures, Evaluation> end_stretch(const json& epoch, int64_t first_step) {
+    const Evaluation test = evaluate();
+    const double train_loss = means_over_workers({results_.mean_loss(first_step, step_)})[0];
+    return {results_.end_epoch(epoch, train_loss, test, ddp_.stats()), test};
+  }
+
+  // Returns its seconds.
+  double take_step(EpochBatches& batches) {
     const auto begin = end_of_step_;  // so that the time for bookkeeping counts
     const Batch batch = batches.next();
     const auto loaded = Clock::now();
@@ -107,12 +158,14 @@ class Training {
     optimizer_->step();
     const auto end = end_of_step_ = Clock::now();
     ++step_;
-    results_.add_step({.loss = loss.item<double>(),
-                       .load = seconds(begin, loaded),
-                       .forward = seconds(loaded, forward),
-                       .backward = seconds(forward, backward),
-                       .optimizer = seconds(backward, end)});
+    const StepFigures figures{.loss = loss.item<double>(),
+                              .load = seconds(begin, loaded),
+                              .forward = seconds(loaded, forward),
+                              .backward = seconds(forward, backward),
+                              .optimizer = seconds(backward, end)};
+    results_.add_step(figures);
     if (step_ == kEarlySteps) results_.note_early(ddp_.stats());
+    return figures.seconds();
   }
 
   static double seconds(Clock::time_point begin, Clock::time_point end) {
@@ -222,10 +275,18 @@ class Training {
   StopAgreement stop_;
   std::optional<CheckpointFolder> folder_;
   int64_t step_ = 0;               // number of steps done
+  double trained_ = 0;             // seconds of all steps since the start of this process
+  int64_t tests_ = 0;              // that were due so far, if so
   Clock::time_point end_of_step_;  // when the last step ended
 };
 
 }  // namespace
+
+double compute_seconds(const Settings& settings, const data::Dataset& dataset,
+                       const std::shared_ptr<Model>& model,
+                       const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  return Training(settings, {.method = "allreduce"}, "", dataset, model, group).compute_seconds();
+}
 
 json train(const Settings& settings, const Request& method, const std::string& title,
            const data::Dataset& dataset, const std::shared_ptr<Model>& model,

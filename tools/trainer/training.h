@@ -23,4 +23,10 @@ nlohmann::json train(const Settings& settings, const Request& method, const std:
                      const data::Dataset& dataset, const std::shared_ptr<Model>& model,
                      const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
+// The seconds of a step in which all workers compute and none sends: the median of some. All
+// workers must call it; the model changes.
+double compute_seconds(const Settings& settings, const data::Dataset& dataset,
+                       const std::shared_ptr<Model>& model,
+                       const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
 }  // namespace gradwire::trainer

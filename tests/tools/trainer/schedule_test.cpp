@@ -46,6 +46,16 @@ TEST(Length, EpochsCountWithoutSteps) {
   EXPECT_EQ(length_of(settings, 10).steps, 30);
 }
 
+TEST(Length, IsOpenIfItIsATime) {
+  Settings settings = settings_with(0, 0.5, false);
+  settings.seconds = 15;
+  const Length length = length_of(settings, 10);
+  EXPECT_GT(length.epochs(), int64_t{1} << 50);
+  EXPECT_EQ(length.end_of(1000), 10'000);
+  EXPECT_EQ(learning_rate(settings, length, 1), 0.1);
+  EXPECT_EQ(learning_rate(settings, length, 1'000'000), 0.5);
+}
+
 TEST(LearningRate, RisesFromZeroDuringTheWarmUpThenStays) {
   const std::vector<double> all = rates(settings_with(40, 0.8, false), 20);
   for (size_t step = 0; step < 16; ++step) {
