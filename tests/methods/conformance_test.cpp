@@ -54,7 +54,8 @@ class Conformance : public testing::TestWithParam<Subject> {
     return {GetParam().method->name, GetParam().options(), workers, shapes(), type};
   }
   Shapes shapes() const {
-    return taken_by(GetParam(), {{}, {1}, {7}, {1, 1}, {64, 48}, {32, 4, 3, 3}, {5, 400}});
+    return taken_by(GetParam(),
+                    {{}, {1}, {7}, {1, 1}, {64, 48}, {32, 4, 3, 3}, {5, 400}, {200, 300}});
   }
   Facts facts() const { return GetParam().facts(); }
   // [worker][parameter]
