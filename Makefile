@@ -12,8 +12,9 @@
 #   make coverage  find the lines of the C++ sources that the tests run; fail below 90 %
 #   make bench     run the race of all methods and their peers on emulated slow networks (90 minutes)
 #                  and write docs/performance.md; `make bench-quick` is a short form (5 minutes)
-#   make study     train five tasks with every method except auto, claims with three seeds, and write
-#                  docs/accuracy.md; it stops after 3 hours and goes on when started again
+#   make study     train four tasks with every method, find the time to equal loss on emulated links, and
+#                  write docs/accuracy.md; CIFAR10=DIR and TEXT=FILE are the data; it stops after 12
+#                  hours and goes on when started again
 #   make chaos     kill 20 workers at random times, for every method except auto
 #   make soak      check that memory stays flat for 20,000 steps, for every method except auto
 
@@ -74,7 +75,8 @@ bench-quick: build
 	$(PYTHON) -m bench.race --quick --json $(BUILD)/race-quick.json
 
 study: build
-	$(PYTHON) -m bench.study --report docs/accuracy.md
+	$(PYTHON) -m bench.study --report docs/accuracy.md \
+	  $(if $(CIFAR10),--cifar10 $(CIFAR10)) $(if $(TEXT),--text $(TEXT))
 
 chaos: build
 	$(ONE_THREAD) GRADWIRE_KILLS=20 $(PYTHON) -m pytest tests/python/test_faults.py -v

@@ -1,152 +1,202 @@
-"""Writes the tables of docs/accuracy.md. A report on some runs replaces the rows of these runs and
+"""Writes the tables of docs/accuracy.md. A report on some runs replaces the cells of these runs and
 leaves the others as they are."""
 
 from __future__ import annotations
 
-import re
+import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import gradwire
-from gradwire.report import accuracy_by_learners
-
-from bench.study.rows import Run, runs
+from bench.study.data import STAND_IN
+from bench.study.equal_loss import Outcome, Results, final_loss, outcome
+from bench.study.pictures import PICTURED_LINK, draw_over_bytes, draw_over_time
+from bench.study.rows import LENGTHS, LINKS, LONG, SEEDS, TASKS, TIMED, Run, Task, sweeps
 
 BEGIN = "<!-- study: generated from here -->"
 END = "<!-- study: generated to here -->"
 
-Results = dict[Run, dict[str, Any]]
-Tables = dict[str, dict[str, str]]  # rows by heading and title
+Rows = dict[str, list[str]]  # cells by the first cell of their row
 
 
-def last(result: dict[str, Any], key: str) -> float:
-    return result["epochs"][-1][key]
+def of_seeds(run: Run, results: Results) -> list[Run]:
+    seeds = [Run(run.task, run.method, run.steps, seed) for seed in SEEDS]
+    return [each for each in seeds if each in results]
 
 
-def spread(values: list[float], digits: int) -> str:
-    mean = f"{statistics.mean(values):.{digits}f}"
+def spread(values: list[float], digits: int, sign: str = "") -> str:
+    if not values:
+        return ""
+    if not all(map(math.isfinite, values)):
+        return "diverged"
+    mean = f"{statistics.mean(values):{sign}.{digits}f}"
     return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
-def line(cells: list[str]) -> str:
+def figures(run: Run, results: Results) -> list[str]:
+    """Returns loss and accuracy: of allreduce as they are, of others the differences from those of
+    allreduce with the same seeds."""
+
+    def of(each: Run) -> tuple[float, float]:
+        return final_loss(results[each]), 100 * results[each]["epochs"][-1]["test_accuracy"]
+
+    reached = of_seeds(run, results)
+    if run.method == "allreduce":
+        values = [of(each) for each in reached]
+        sign = ""
+    else:
+        plain = {each.seed: of(each) for each in of_seeds(uncompressed(run), results)}
+        both = [(of(each), plain[each.seed]) for each in reached if each.seed in plain]
+        values = [(loss - l0, accuracy - a0) for (loss, accuracy), (l0, a0) in both]
+        sign = "+"
+    losses, accuracies = ([pair[i] for pair in values] for i in (0, 1))
+    return [spread(losses, 3, sign), spread(accuracies, 1, sign)]
+
+
+def uncompressed(run: Run) -> Run:
+    return Run(run.task, "allreduce", run.steps, run.seed)
+
+
+def rates(runs: Iterable[Run], kinds: tuple[str, ...], results: Results) -> list[str]:
+    """Returns the compression rates of the longest run, of all bytes and at the end by kind."""
+    known = [run for run in runs if run in results]
+    if not known:
+        return [""] * (1 + len(kinds))
+    result = results[max(known, key=lambda run: run.steps)]
+    by_kind = result["epochs"][-1]["code_ratio_by_kind"]
+    return [f"{rate:.3g}x" for rate in (result["wire"]["code_ratio"], *map(by_kind.get, kinds))]
+
+
+def titled(method: str) -> str:
+    return f"`{method}`"
+
+
+def lengths_table(task: Task, results: Results) -> tuple[list[str], Rows]:
+    lengths = (*LENGTHS, LONG) if task in TIMED else LENGTHS
+    header = ["method", "rate", *task.kinds]
+    header += [f"{what}, {steps:,} steps" for steps in lengths for what in ("loss", "%")]
+    rows = {}
+    for method in task.methods:
+        runs = [Run(task, method, steps) for steps in lengths]
+        cells = rates(runs, task.kinds, results)
+        cells += [cell for run in runs for cell in figures(run, results)]
+        rows[titled(method)] = cells
+    return header, rows
+
+
+def sweep_table(runs: list[Run], results: Results) -> tuple[list[str], Rows]:
+    header = ["method", "rate", "loss", "%"]
+    plain = uncompressed(runs[0])
+    return header, {
+        titled(run.method): [*rates([run], (), results), *first_seed(run, results)]
+        for run in dict.fromkeys([plain, *runs])
+    }
+
+
+def first_seed(run: Run, results: Results) -> list[str]:
+    """Returns the figures of one seed, because a sweep compares runs that have no other."""
+    ones = {each: results[each] for each in (run, uncompressed(run)) if each in results}
+    return figures(run, ones)
+
+
+def shown(found: Outcome | None, plain: Outcome | None) -> str:
+    if found is None:
+        return ""
+    if not found.reached:
+        return "not reached"
+    if found.seconds is None:
+        return ""
+    if plain is None or plain.seconds is None:
+        return f"{found.seconds:.0f} s"
+    return f"{found.seconds:.0f} s, {plain.seconds / found.seconds:.2f}x"
+
+
+def times_table(task: Task, results: Results) -> tuple[list[str], Rows]:
+    header = ["method", "steps", *LINKS.values()]
+    rows = {}
+    for method in (*task.methods, "auto"):
+        found = [outcome(task, method, link, results) for link in LINKS]
+        plain = [outcome(task, "allreduce", link, results) for link in LINKS]
+        steps = dict.fromkeys(f"{each.steps:,}" for each in found if each and each.reached)
+        times = [shown(*pair) for pair in zip(found, plain, strict=True)]
+        rows[titled(method)] = [", ".join(steps), *times]
+    return header, rows
+
+
+def line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def rates(results: list[dict[str, Any]]) -> list[str]:
-    """Returns the compression rates of the last epoch, when training has settled."""
-    by_kind = [last(result, "code_ratio_by_kind") for result in results]
-    return [
-        f"{statistics.mean(kinds[kind] for kinds in by_kind):.0f}x" for kind in ("conv", "dense")
-    ]
+def cells_of(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
-def differences(seeds: list[Run], results: Results, key: str) -> list[float]:
-    """Returns the difference of each run from the same run without compression."""
-    plain = {run.name: result for run, result in results.items() if run.method == "allreduce"}
-    return [
-        last(results[run], key) - last(plain[name], key)
-        for run in seeds
-        if (name := run.uncompressed.name) in plain
-    ]
+def written(section: str) -> tuple[list[str], Rows]:
+    """Reads the table of an earlier report."""
+    lines = [cells_of(each) for each in section.splitlines() if each.startswith("|")]
+    if not lines:
+        return [], {}
+    return lines[0], {first: rest for first, *rest in lines[2:]}
 
 
-def figures(seeds: list[Run], results: Results, key: str, unit: float, digits: int) -> list[str]:
-    """Returns what the runs reached, and the difference from what allreduce reached."""
-    reached = [last(results[run], key) for run in seeds]
-    compared = differences(seeds, results, key)
-    return [
-        spread([unit * value for value in values], digits) if values else ""
-        for values in (reached, compared)
-    ]
+def merged(new: list[str], old: list[str]) -> list[str]:
+    return [cell or before for cell, before in zip(new, old, strict=True)]
 
 
-def heading(run: Run) -> str:
-    return f"{run.task.name}, {run.optimizer}" if run.part == "methods" else run.part
+def section(heading: str, header: list[str], rows: Rows, old: str) -> str:
+    """Returns nothing if all cells are empty. Rows that the study no longer has are left out."""
+    old_header, old_rows = written(old)
+    if old_header == header:
+        rows = {name: merged(cells, old_rows.get(name, cells)) for name, cells in rows.items()}
+    lines = [line([name, *cells]) for name, cells in rows.items() if any(cells)]
+    if not lines:
+        return ""
+    return "\n".join([f"### {heading}", "", line(header), "|" + "---|" * len(header), *lines])
 
 
-def title(run: Run) -> str:
-    if run.part == "methods":
-        return f"`{run.method}`"
-    return f"`{run.method}`, {run.learners} learners, batch {run.samples_per_step}"
+def note(task: Task, results: Results) -> str:
+    if any(run.task == task and STAND_IN in results[run]["data"] for run in results):
+        return "\n\nNo CIFAR-10 was given: this is Fashion-MNIST in its format."
+    return ""
 
 
-def row(seeds: list[Run], results: Results) -> str:
-    cells = [
-        title(seeds[0]),
-        str(len(seeds)),
-        *figures(seeds, results, "test_accuracy", unit=100, digits=2),
-        *figures(seeds, results, "test_loss", unit=1, digits=3),
-        *rates([results[run] for run in seeds]),
-    ]
-    return line(cells)
+def picture(title: str, file: Path, page: Path, drawn: bool) -> str:
+    """Returns a link to the picture, also to one of an earlier report."""
+    return f"\n\n![{title}]({file.relative_to(page.parent)})" if drawn or file.exists() else ""
 
 
-HEADER = ["", "seeds", "accuracy %", "against allreduce", "test loss", "against allreduce"]
-HEADER += ["conv", "dense"]
+def sections(results: Results, old: dict[str, str], page: Path) -> Iterable[str]:
+    pictures = page.parent / page.stem
+
+    def made(heading: str, table: tuple[list[str], Rows], *more: str) -> str:
+        text = section(heading, *table, old.get(heading, ""))
+        return text + "".join(more) if text else ""
+
+    for task in TASKS:
+        yield made(task.name, lengths_table(task, results), note(task, results))
+        if task in TIMED:
+            file = pictures / f"time-{task.name}.png"
+            drawn = draw_over_time(task, results, file)
+            title = f"Training loss over time, {task.name}, {LINKS[PICTURED_LINK]}"
+            yield made(
+                f"time to equal loss, {task.name}",
+                times_table(task, results),
+                picture(title, file, page, drawn),
+            )
+    for heading, runs in sweeps().items():
+        yield made(heading, sweep_table(runs, results))
+    for task in TASKS:
+        heading = f"low rank, {task.name}"
+        if heading in sweeps():
+            file = pictures / f"bytes-{task.name}.png"
+            drawn = draw_over_bytes(task, results, file)
+            yield picture(f"Test loss over bytes, {task.name}", file, page, drawn).strip()
 
 
-def measured(results: Results) -> Tables:
-    by_row: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for run in results:
-        by_row[heading(run), title(run)].append(run)
-    tables: Tables = defaultdict(dict)
-    for (section, name), seeds in by_row.items():
-        tables[section][name] = row(seeds, results)
-    return tables
-
-
-def written(text: str) -> Tables:
-    """Reads the tables of an earlier report."""
-    tables: Tables = {}
-    for section in text.split("### ")[1:]:
-        name, *lines = section.strip().splitlines()
-        rows = [each for each in lines if each.startswith("| `")]
-        tables[name] = {each.split(" | ")[0].removeprefix("| "): each for each in rows}
-    return tables
-
-
-def draw_learners(rows: Iterable[str], file: Path) -> None:
-    """Draws the accuracy over the number of learners, from the rows of their table."""
-    cell = re.compile(r"\| `(.+)`, (\d+) learners, batch \d+ \| \d+ \| ([\d.]+)")
-    found = [match.groups() for row in rows if (match := cell.match(row))]
-    results = [
-        {
-            "variant": method,
-            "colour": gradwire.methods()[method.split(":")[0]]["colour"],
-            "workers": int(learners),
-            "epochs": [{"test_accuracy": float(a) / 100}],
-        }
-        for method, learners, a in found
-    ]
-    file.parent.mkdir(exist_ok=True)
-    accuracy_by_learners(results, file)
-
-
-def table(section: str, old: Tables, new: Tables) -> str:
-    """Rows are in the order of the study. Rows of runs that it no longer has come last."""
-    rows = {**old.get(section, {}), **new.get(section, {})}
-    names = dict.fromkeys([*(title(run) for run in runs() if heading(run) == section), *rows])
-    lines = [line(HEADER), "|" + "---|" * len(HEADER)]
-    lines += [rows[name] for name in names if name in rows]
-    return f"### {section}\n\n" + "\n".join(lines)
-
-
-def write_report(results: Results, file: Path) -> None:
-    before, rest = file.read_text().split(BEGIN)
+def write_report(results: Results, page: Path) -> None:
+    before, rest = page.read_text().split(BEGIN)
     between, after = rest.split(END)
-    old, new = written(between), measured(results)
-    sections = dict.fromkeys(heading(run) for run in runs())
-    tables = {
-        section: table(section, old, new)
-        for section in sections
-        if section in old or section in new
-    }
-    if "learners" in tables:
-        picture = Path(file.stem) / "learners.png"
-        draw_learners(tables["learners"].splitlines(), file.parent / picture)
-        tables["learners"] += f"\n\n![Accuracy by the number of learners]({picture})"
-    text = "\n\n".join(tables.values())
-    file.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    parts = [part.partition("\n") for part in between.split("### ")[1:]]
+    old = {heading.strip(): text for heading, _, text in parts}
+    text = "\n\n".join(part for part in sections(results, old, page) if part)
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")

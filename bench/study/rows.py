@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import gradwire
-
-METHODS = tuple(name for name in gradwire.methods() if name != "auto")
 SEEDS = (1, 2, 3)
+LENGTHS = (500, 2000)  # steps
+LONG = 8000  # steps of the recommended methods
+SWEPT = 500  # steps of the sweeps
+LINKS = {"100mbit": "100 Mb/s", "250mbit": "250 Mb/s", "1gbit": "1 Gb/s"}
+ROUNDS = (1, 2, 3)  # of the step times
+TIMED_STEPS = 50
 
-
-@dataclass(frozen=True)
-class Pace:
-    batch: int  # samples per learner and step
-    lr: float
+# What the low-rank methods do if nothing is asked of them. Choose it from their sweep.
+LOW_RANK = "rank=32,dtype=int4"
+PUBLISHED_LOW_RANK = "rank=4,dtype=fp32"
+METHODS = (
+    "allreduce",
+    "half",
+    "quant:bits=8",
+    "quant:bits=4",
+    "quant:bits=2",
+    "sign",
+    "sign:block=64",
+    "topk",
+    "adacomp",
+    f"powersgd:{PUBLISHED_LOW_RANK}",
+    f"acpsgd:{PUBLISHED_LOW_RANK}",
+    f"powersgd:{LOW_RANK}",
+    f"acpsgd:{LOW_RANK}",
+)
+WITH_MOMENTUM = ("adacomp:momentum=0.9",)  # for tasks with SGD, whose momentum this is
+RECOMMENDED = (
+    "allreduce",
+    "half",
+    "quant:bits=4",
+    f"powersgd:{LOW_RANK}",
+    f"acpsgd:{LOW_RANK}",
+    *WITH_MOMENTUM,
+)
+STRONG = ("quant:bits=2", "sign", "topk", "adacomp", f"acpsgd:{PUBLISHED_LOW_RANK}")
+RANKS = (2, 4, 8, 16, 32, 64)
+DTYPES = ("fp32", "bf16", "int8", "int4")
 
 
 @dataclass(frozen=True)
@@ -22,117 +50,128 @@ class Task:
     name: str
     data: str  # a kind of data.py
     model: str
-    epochs: int
-    paces: dict[str, Pace] = field(hash=False)  # by optimizer
-    decay_at: int  # after this epoch the learning rate is a tenth, so that the end is less noisy
-    samples: int = 0  # training samples to use; 0 for all
+    kinds: tuple[str, ...]  # of parameters whose compression rate is shown
+    optimizer: str
+    batch: int  # samples per worker and step
+    settings: dict[str, object] = field(hash=False)  # further arguments of `gradwire train`
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return METHODS + (WITH_MOMENTUM if self.optimizer == "sgd" else ())
+
+
+# Every warm-up takes about 50 steps.
+GPT = Task(
+    *("gpt", "text", "gpt", (), "adamw", 12),
+    {"--lr": 0.001, "--clip": 1, "--warmup": 0.06},
+)
+CIFAR = Task(
+    *("cifar-cnn", "cifar10", "cnn", ("conv", "dense"), "sgd", 64),
+    {"--lr": 0.05, "--weight-decay": 0.0005, "--warmup": 0.4, "--augment": None,
+     "--train-limit": 15000},
+)  # fmt: skip
+LSTM = Task(
+    *("lstm", "text", "lstm", (), "adam", 32),
+    {"--lr": 0.002, "--clip": 1, "--warmup": 0.16},
+)
+FASHION = Task(
+    *("fashion-cnn", "fashion-mnist", "cnn", ("conv", "dense"), "sgd", 64),
+    {"--lr": 0.05, "--weight-decay": 0.0005, "--warmup": 0.1},
+)
+TASKS = (GPT, CIFAR, LSTM, FASHION)
+TIMED = (GPT, CIFAR, LSTM)  # tasks with times
 
 
 @dataclass(frozen=True)
 class Run:
-    part: str  # the part of the study that it belongs to
     task: Task
     method: str
-    optimizer: str = "sgd"
+    steps: int
     seed: int = 1
-    learners: int = 2  # threads of one process; two give the same bits as two workers
-    batch: int = 0  # samples per learner and step; 0 for the task's number
-
-    @property
-    def samples_per_step(self) -> int:
-        return self.batch or self.task.paces[self.optimizer].batch
+    link: str = ""  # with a link there are two workers, otherwise two learners: the same bits
+    round: int = 0  # of a run for its step time; 0 for a training
 
     @property
     def name(self) -> str:
         method = self.method.replace(":", "-").replace("=", "").replace(",", "-")
-        return (
-            f"{self.task.name}-{self.optimizer}-{method}-{self.learners}learners"
-            f"-batch{self.samples_per_step}-seed{self.seed}"
-        )
-
-    @property
-    def uncompressed(self) -> Run:
-        return replace(self, method="allreduce")
+        parts = [self.task.name, method, f"{self.steps}steps", f"seed{self.seed}"]
+        parts += [self.link] if self.link else []
+        return "-".join(["time", *parts, f"round{self.round}"] if self.round else parts)
 
     def arguments(self, data: str, quick: bool) -> list[str]:
         task = self.task
-        arguments = [
-            "--data", data, "--model", task.model, "--method", self.method,
-            "--optimizer", self.optimizer, "--lr", task.paces[self.optimizer].lr,
-            "--batch", self.samples_per_step, "--epochs", 1 if quick else task.epochs,
-            "--warmup", 0.2, "--decay-at", task.decay_at, "--seed", self.seed,
-            "--learners", self.learners,
-        ]  # fmt: skip
-        if quick:
-            arguments += ["--train-limit", 640, "--test-limit", 200]
-        elif task.samples:
-            arguments += ["--train-limit", task.samples]
-        return [str(argument) for argument in arguments]
+        steps = max(2, self.steps // 250) if quick else self.steps
+        settings = {
+            "--data": data, "--model": task.model, "--method": self.method,
+            "--optimizer": task.optimizer, "--batch": 4 if quick else task.batch,
+            "--steps": steps, "--seed": self.seed, "--cosine": None, **task.settings,
+        }  # fmt: skip
+        if self.link:
+            settings |= {"--workers": 2, "--link": self.link}
+        else:
+            settings |= {"--learners": 2}
+        if quick or self.round:
+            settings["--test-limit"] = 20
+        return [str(part) for item in settings.items() for part in item if part is not None]
 
 
-# SGD has small batches, so that there are many steps: residuals arrive some dozens of steps later.
-SMALL_STEPS = Pace(batch=8, lr=0.006)
-ADAM = Pace(batch=32, lr=0.001)
-TASKS = (
-    Task(
-        *("fashion-cnn", "fashion-mnist", "cnn", 5, {"sgd": SMALL_STEPS, "adam": ADAM}),
-        decay_at=3,
-    ),
-    Task(
-        *("fashion-mlp", "fashion-mnist", "mlp", 5, {"sgd": SMALL_STEPS, "adam": ADAM}),
-        decay_at=3,
-        samples=30000,
-    ),
-    Task(
-        *("colour-cnn", "cifar10", "cnn", 3, {"sgd": Pace(2, 0.002), "adam": Pace(8, 0.0005)}),
-        decay_at=2,
-        samples=20000,
-    ),
-    Task(
-        *("text-lstm", "text", "lstm", 2, {"sgd": Pace(4, 0.2), "adam": Pace(4, 0.002)}),
-        decay_at=1,
-    ),
-    Task(
-        *("speech-dnn", "wav", "dnn", 14, {"sgd": Pace(4, 0.006), "adam": Pace(16, 0.001)}),
-        decay_at=10,
-    ),
-)
-SWEEP = Task(
-    *("sweep-cnn", "fashion-mnist", "cnn", 5, {"sgd": Pace(32, 0.03)}),
-    decay_at=3,
-    samples=20000,
-)
+def trainings(tasks: Iterable[Task], lengths: Iterable[int], seed: int) -> Iterable[Run]:
+    for steps in lengths:
+        for task in tasks:
+            for method in task.methods:
+                yield Run(task, method, steps, seed)
 
 
-def carries_claim(task: Task, method: str) -> bool:
-    """Rounding needs no further seeds."""
-    rounds = gradwire.methods()[method]["variants"][method]["loss_class"] == "rounded"
-    return task.name != "fashion-mlp" and not rounds
+def low_rank_sweep(task: Task) -> list[Run]:
+    return [
+        Run(task, f"{method}:rank={rank},dtype={dtype}", SWEPT)
+        for dtype in DTYPES
+        for method in ("powersgd", "acpsgd")
+        for rank in RANKS
+    ]
 
 
-def runs() -> Iterable[Run]:
-    """The first seed of everything comes first, so that an unfinished study is useful."""
-    for seed in SEEDS:
-        for task in TASKS:
-            for method in METHODS:
-                if seed == SEEDS[0] or carries_claim(task, method):
-                    yield Run("methods", task, method, seed=seed)
-    for task in TASKS:
-        for method in METHODS:
-            yield Run("methods", task, method, "adam")
-    yield from sweeps()
+def block_sweep() -> list[Run]:
+    return [Run(CIFAR, f"sign:block={block}", SWEPT) for block in (0, 64, 256, 1024)]
 
 
-def sweeps() -> Iterable[Run]:
-    compared = ("allreduce", "acpsgd", "adacomp")
-    for learners in (1, 8, 32, 128):
-        for method in compared:
-            yield Run("learners", SWEEP, method, learners=learners, batch=128 // learners)
-    for batch in (8, 32, 128):
-        for method in compared:
-            yield Run("minibatch", SWEEP, method, batch=batch)
-    for bins in (10, 50, 200, 500, 2000):
-        yield Run("bins", SWEEP, f"adacomp:bin_conv={bins},bin_dense={bins}")
-    for rank in (1, 2, 4, 8):
-        yield Run("rank", SWEEP, f"acpsgd:rank={rank}")
-    yield Run("ablation", SWEEP, "acpsgd:error_feedback=false")
+def momentum_sweep() -> list[Run]:
+    methods = ("topk", "sign", "sign:block=64", "adacomp")
+    pairs = [(m, f"{m}{',' if ':' in m else ':'}momentum=0.9") for m in methods]
+    return [Run(CIFAR, method, SWEPT) for pair in pairs for method in pair]
+
+
+def start_sweep(task: Task) -> list[Run]:
+    return [
+        Run(task, f"{m}{',' if ':' in m else ':'}start_after={start}" if start else m, SWEPT)
+        for m in STRONG
+        for start in (0, 50, 100)
+    ]
+
+
+def sweeps() -> dict[str, list[Run]]:
+    """The sweeps by their headings. They share some runs with each other and with the tables."""
+    return {
+        "low rank, gpt": low_rank_sweep(GPT),
+        "low rank, cifar-cnn": low_rank_sweep(CIFAR),
+        "sign's block, cifar-cnn": block_sweep(),
+        "momentum correction, cifar-cnn": momentum_sweep(),
+        "start_after, gpt": start_sweep(GPT),
+        "start_after, cifar-cnn": start_sweep(CIFAR),
+    }
+
+
+def step_times(tasks: Iterable[Task]) -> Iterable[Run]:
+    """Every round has all methods and links, so that a slow hour of the machine meets all."""
+    for turn in ROUNDS:
+        for task in tasks:
+            for link in LINKS:
+                for method in task.methods:
+                    yield Run(task, method, TIMED_STEPS, link=link, round=turn)
+
+
+def long_trainings() -> Iterable[Run]:
+    for task in TIMED:
+        for method in task.methods:
+            if method in RECOMMENDED:
+                yield Run(task, method, LONG)

@@ -25,7 +25,7 @@ from matplotlib.ticker import LogFormatter, NullLocator
 # People with any kind of colour vision can tell these apart (Okabe and Ito).
 PART_COLOURS = ("#e69f00", "#56b4e9", "#8c8c8c", "#000000", "#0072b2", "#d55e00", "#009e73")
 MARKERS = "osD^vPX*"
-LINES = ("-", "--", ":")
+LINES = ("-", "--", ":", "-.")
 # The parts of a step in the order of time. The hook's work is a part of backward.
 PARTS = {
     "load": "data and bookkeeping",
