@@ -67,7 +67,7 @@ def shown_time(result: Result) -> str:
 def columns(about: About) -> dict[str, Callable[[Result], str]]:
     """Returns what each column of the table says of a result."""
     judged = (
-        {f"time to {100 * about['target_accuracy']:.2f} %": shown_time}
+        {f"time to {100 * about['target_accuracy']:.2f}\u00a0%": shown_time}
         if "target_accuracy" in about
         else {"test loss": shown_loss}
     )
