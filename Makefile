@@ -58,7 +58,7 @@ asan: setup
 
 # Worker processes of most Python tests end without writing their counts, so only tests that start the
 # command count. A line counts as run if it has run for one SIMD target, as no machine has all of them.
-COUNTED := train bench lab plan probe examples
+COUNTED := train compare bench lab plan probe examples
 coverage: PRESET := coverage
 coverage: build
 	find $(BUILD) -name '*.gcda' -delete
