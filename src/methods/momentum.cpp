@@ -25,7 +25,7 @@ class MomentumState final : public ParameterState {
 
   // K.
   at::Tensor residual() const override {
-    const at::Tensor kept = of_method_->residual();
+    at::Tensor kept = of_method_->residual();
     if (!kept.defined()) return kept;
     return (velocity_ - common_).mul_(momentum_).add_(kept.view_as(common_), 1 - momentum_);
   }

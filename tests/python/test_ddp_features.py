@@ -110,8 +110,20 @@ def views_and_graphs(worker: int) -> dict:
                 training.step(worker, step)
             assert training.gw.stats()["steps"] == 5, (variant, options)
             weights.append(training.weights())
-        outcome[variant] = [same(weights[0], other) for other in weights[1:]]
+        agree = close if rounds_factors(variant) else same
+        outcome[variant] = [agree(weights[0], other) for other in weights[1:]]
     return outcome
+
+
+def rounds_factors(variant: str) -> bool:
+    """Whether a worker keeps what it loses when it rounds its slice of the common factors. Then the
+    buckets decide who keeps it, and a static graph begins with other buckets."""
+    options = options_of(variant)
+    return "rank" in options and options["dtype"] != "fp32"
+
+
+def close(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return all((x - y).abs().max() <= 0.02 * x.abs().max() for x, y in zip(a, b, strict=True))
 
 
 def test_bucket_views_and_static_graph_change_nothing():

@@ -31,7 +31,8 @@ def test_sent_bytes_are_what_left_the_interface(hosts):
     for report in reports:
         for variant in VARIANTS:
             steps = report["figures"][variant]
-            assert all(step["said"] >= 1e6 * (hosts - 1) / hosts for step in steps), (
+            # So much that what TCP adds, whatever the payload, does not count.
+            assert all(step["said"] >= 2.5e5 * (hosts - 1) / hosts for step in steps), (
                 variant,
                 steps,
             )
