@@ -72,18 +72,20 @@ def draw_over_time(task: Task, results: Results, file: Path) -> bool:
     return bool(found)
 
 
-def draw_over_bytes(task: Task, results: Results, file: Path) -> bool:
+def draw_over_rate(task: Task, results: Results, file: Path) -> bool:
     found = []
     for method in ("powersgd", "acpsgd"):
         for dtype in DTYPES:
-            runs = [Run(task, f"{method}:rank={rank},dtype={dtype}", SWEPT) for rank in RANKS]
+            # The lowest rank, which compresses most, ends a curve at its right, beside its name.
+            methods = [f"{method}:rank={rank},dtype={dtype}" for rank in reversed(RANKS)]
+            runs = [Run(task, each, SWEPT) for each in methods]
             points = [
-                (results[run]["wire"]["payload_bytes"] / run.steps / 1000, final_loss(results[run]))
+                (results[run]["wire"]["code_ratio"], final_loss(results[run]))
                 for run in runs
                 if run in results
             ]
             if points:
                 found.append(curve(f"{method} {dtype}", method, points))
     if found:
-        draw(found, file, ("kB per step and worker (logarithmic)", "test loss"), "log")
+        draw(found, file, ("compression rate (logarithmic)", "test loss"), "log")
     return bool(found)

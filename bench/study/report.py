@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.study.data import STAND_IN
 from bench.study.equal_loss import Outcome, Results, final_loss, outcome
-from bench.study.pictures import PICTURED_LINK, draw_over_bytes, draw_over_time
+from bench.study.pictures import PICTURED_LINK, draw_over_rate, draw_over_time
 from bench.study.rows import LENGTHS, LINKS, LONG, SEEDS, TASKS, TIMED, Run, Task, sweeps
 
 BEGIN = "<!-- study: generated from here -->"
@@ -188,9 +188,10 @@ def sections(results: Results, old: dict[str, str], page: Path) -> Iterable[str]
     for task in TASKS:
         heading = f"low rank, {task.name}"
         if heading in sweeps():
-            file = pictures / f"bytes-{task.name}.png"
-            drawn = draw_over_bytes(task, results, file)
-            yield picture(f"Test loss over bytes, {task.name}", file, page, drawn).strip()
+            file = pictures / f"rate-{task.name}.png"
+            drawn = draw_over_rate(task, results, file)
+            title = f"Test loss over compression rate, {task.name}"
+            yield picture(title, file, page, drawn).strip()
 
 
 def write_report(results: Results, page: Path) -> None:

@@ -36,7 +36,7 @@ def result(loss: float | None, seconds: float = 0.1, steps: int = 2000) -> dict:
         "epochs": [
             {"test_accuracy": 0.5, "test_loss": loss, "code_ratio_by_kind": {"conv": 4, "dense": 8}}
         ],
-        "wire": {"code_ratio": 7.5, "payload_bytes": 1000 * steps},
+        "wire": {"code_ratio": 7.5},
         "losses": [{"step": s, "loss": 1 + 100 / s, "seconds": s * seconds} for s in parts],
         "seconds_per_step": seconds,
     }
@@ -163,6 +163,6 @@ def test_the_study_keeps_what_it_has_and_writes_its_tables(tmp_path):
     text = file.read_text()
     assert "| `adacomp` |" in section(text, "fashion-cnn")
     assert "| `acpsgd:rank=8,dtype=bf16` |" in section(text, "low rank, gpt")
-    assert (tmp_path / "accuracy/bytes-gpt.png").stat().st_size > 10_000
+    assert (tmp_path / "accuracy/rate-gpt.png").stat().st_size > 10_000
     assert "steps-seed" not in study()
     assert file.read_text() == text
