@@ -56,7 +56,7 @@ LowRankState::LowRankState(int64_t rows_, int64_t columns_, int64_t rank_, bool 
 // A copy where something is pending: a step under way may still have to be rolled back.
 at::Tensor LowRankState::residual() const {
   if (!pending_.left.defined()) return residual_;
-  const at::Tensor settled = residual_.clone();
+  at::Tensor settled = residual_.clone();
   code.low_rank.settle(settled, pending_);
   return settled;
 }
@@ -73,7 +73,7 @@ std::vector<StateTensor> LowRankState::tensors() {
 }
 
 at::Tensor LowRankState::orthonormalised(const at::Tensor& factor) const {
-  const at::Tensor basis = factor.clone();
+  at::Tensor basis = factor.clone();
   code.low_rank.orthonormalise(basis);
   return basis;
 }
