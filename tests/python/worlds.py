@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
+import random
 import socket
 import time
 import traceback
@@ -18,9 +20,13 @@ import torch.distributed as dist
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Returns a port that nobody uses. It is below those that the system gives to outgoing
+    connections: one of them could take it before the caller does."""
+    while True:
+        port = random.SystemRandom().randrange(20000, 30000)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def _worker(worker: int, workers: int, port: int, work: Callable, args: tuple, queue: Any) -> None:
