@@ -33,7 +33,7 @@ class SignState final : public ParameterState {
   // A copy where something is pending: a step under way may still have to be rolled back.
   at::Tensor residual() const override {
     if (!total.defined() || pending == 0) return total;
-    const at::Tensor settled = total.clone();
+    at::Tensor settled = total.clone();
     code.sign.settle(settled, pending);
     return settled;
   }
