@@ -141,7 +141,7 @@ class SlicedFactorSum final : public FactorSum {
   at::Tensor sent(size_t factor) override {
     if (!own_is_rounded_) read_all(own_);
     own_is_rounded_ = true;
-    return matrix_in(values_, factor).contiguous().clone();
+    return matrix_in(values_, factor).clone(at::MemoryFormat::Contiguous);
   }
 
   std::optional<Round> complete_round() override {
