@@ -56,7 +56,7 @@ void write_entries(std::span<const int64_t> entries, const wire::PositionsShape&
   std::vector<uint32_t> of_chunk;
   for (uint64_t chunk = 0; chunk < shape.chunks(); ++chunk) {
     const auto base = static_cast<int64_t>(2 * chunk * shape.chunk_length);
-    const auto end = std::ranges::lower_bound(entries, base + 2 * shape.length_of(chunk));
+    const auto end = std::ranges::lower_bound(entries, base + 2 * int64_t{shape.length_of(chunk)});
     const auto count = static_cast<size_t>(end - entries.begin());
     of_chunk.clear();
     for (const int64_t entry : entries.first(count)) {

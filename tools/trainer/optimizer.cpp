@@ -18,8 +18,9 @@ std::unique_ptr<torch::optim::Optimizer> with_groups(const Model& model, const O
     own->weight_decay(decay);
     return torch::optim::OptimizerParamGroup(parameters, std::move(own));
   };
-  const std::vector<torch::optim::OptimizerParamGroup> groups = {group(matrices, weight_decay),
-                                                                 group(vectors, 0)};
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.push_back(group(matrices, weight_decay));
+  groups.push_back(group(vectors, 0));
   return std::make_unique<Optimizer>(groups, options);
 }
 
