@@ -105,14 +105,14 @@ void print(const json& report) {
   }
   std::cout << "\nratio = the limit's time / the method's time;  x gemm = the method's time / that "
                "of its arithmetic at sgemm's rate\n\n"
-            << std::left << std::setw(28) << "" << std::right << std::setw(8) << "threads"
+            << std::left << std::setw(34) << "" << std::right << std::setw(8) << "threads"
             << std::setw(14) << "encode GB/s" << std::setw(7) << "ratio" << std::setw(14)
             << "decode GB/s" << std::setw(14) << "ratio/payload" << std::setw(8) << "x gemm"
             << std::setw(10) << "bits/el." << std::setw(11) << "in flight" << std::setw(9)
             << "scratch" << std::setw(9) << "error" << '\n'
             << std::fixed;
   for (const json& row : report["methods"]) {
-    std::cout << std::setprecision(2) << std::left << std::setw(28)
+    std::cout << std::setprecision(2) << std::left << std::setw(34)
               << row["name"].get<std::string>() << std::right << std::setw(8) << row["threads"]
               << std::setw(14) << row["encode"]["gb_per_s"].get<double>() << std::setw(7)
               << row["encode"]["to_stream"].get<double>() << std::setw(14)
