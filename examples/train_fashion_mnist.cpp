@@ -1,7 +1,7 @@
 // Trains a small convolutional network on Fashion-MNIST, data-parallel, with compressed gradients.
 // A launcher starts it once per worker and sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT:
 //
-//   torchrun --no-python --nproc-per-node 4 train_fashion_mnist --method acpsgd:rank=4
+//   torchrun --no-python --nproc-per-node 4 train_fashion_mnist --method acpsgd:rank=32
 
 #include <gradwire/gradwire.h>
 #include <torch/torch.h>
@@ -48,7 +48,7 @@ void add_options(CLI::App& app, Settings& settings) {
     app.add_option(name, target, help)->check(CLI::Range(1, 1'000'000));
   };
   app.option_defaults()->always_capture_default();
-  app.add_option("--method", settings.method, "NAME[:key=value,...], e.g. acpsgd:rank=4");
+  app.add_option("--method", settings.method, "NAME[:key=value,...], e.g. acpsgd:rank=32");
   app.add_option("--data", settings.data, "folder with the four gzipped IDX files");
   add_count("--epochs", settings.epochs, "passes through the training samples");
   add_count("--batch", settings.batch, "samples per worker and step");

@@ -1,6 +1,6 @@
 """Trains a small convolutional network on Fashion-MNIST with stock DDP and compressed gradients.
 
-torchrun --nproc-per-node 4 examples/train_fashion_mnist.py --method acpsgd --options rank=4
+torchrun --nproc-per-node 4 examples/train_fashion_mnist.py --method acpsgd --options rank=32
 """
 
 import argparse
@@ -22,7 +22,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--method", default="acpsgd", help="a name out of gradwire.methods()")
     parser.add_argument(
-        "--options", nargs="*", default=[], metavar="KEY=VALUE", help="of the method, e.g. rank=4"
+        "--options", nargs="*", default=[], metavar="KEY=VALUE", help="of the method, e.g. rank=32"
     )
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=16, help="samples per worker and step")

@@ -124,8 +124,13 @@ def ours(
     options: Mapping[str, Any] | None = None,
     bucket_cap_mb: float | None = None,
 ) -> Contender:
-    has_rank = "rank" in gradwire.methods()[method]["options"]
-    options = ({"rank": rank} if has_rank else {}) | dict(options or {})
+    taken = gradwire.methods()[method]["options"]
+    options = dict(options or {})
+    if "rank" in taken:
+        # All low-rank contenders of a cell have its rank, and factors in fp32 as torch's have.
+        options |= {"rank": rank}
+        if "dtype" in taken:
+            options = {"dtype": "fp32"} | options
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":

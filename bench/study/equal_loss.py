@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.study.rows import LINKS, ROUNDS, SEEDS, TIMED_STEPS, Run, Task
+from bench.study.rows import AUTO, LINKS, ROUNDS, SEEDS, TIMED_STEPS, Run, Task
 
 STEPS = 2000
 # The longest comes first: a method that misses with it is not tried with shorter ones.
@@ -86,7 +86,7 @@ def step_seconds(task: Task, method: str, link: str, results: Results) -> float 
 
 
 def first_attempt(task: Task, method: str, link: str) -> Run:
-    return Run(task, method, STEPS, link=link if method == "auto" else "")
+    return Run(task, method, STEPS, link=link if method in AUTO else "")
 
 
 def outcome(task: Task, method: str, link: str, results: Results) -> Outcome | None:
@@ -96,7 +96,7 @@ def outcome(task: Task, method: str, link: str, results: Results) -> Outcome | N
     if best is None:
         longest = candidates(run)[1]
         return Outcome(reached=False) if arrives(longest, results) is False else None
-    if method == "auto":
+    if method in AUTO:
         return Outcome(True, best.steps, results[best]["losses"][-1]["seconds"])
     step = step_seconds(task, method, link, results)
     return Outcome(True, best.steps, best.steps * step if step else None)
@@ -106,5 +106,6 @@ def first_attempts(tasks: Iterable[Task]) -> Iterable[Run]:
     for task in tasks:
         for method in task.methods:
             yield first_attempt(task, method, "")
-        for link in LINKS:
-            yield first_attempt(task, "auto", link)
+        for method in AUTO:
+            for link in LINKS:
+                yield first_attempt(task, method, link)

@@ -11,9 +11,10 @@ from gradwire.report import curves
 
 from bench.study.equal_loss import STEPS, Results, final_loss, step_seconds
 from bench.study.rows import (
+    ACPSGD,
     DTYPES,
     LINKS,
-    LOW_RANK,
+    POWERSGD,
     PUBLISHED_LOW_RANK,
     RANKS,
     SWEPT,
@@ -29,8 +30,8 @@ PICTURED = (
     "sign:block=64",
     "topk",
     "adacomp",
-    f"powersgd:{LOW_RANK}",
-    f"acpsgd:{LOW_RANK}",
+    POWERSGD,
+    ACPSGD,
     f"acpsgd:{PUBLISHED_LOW_RANK}",
 )
 POINTS = 20  # of a curve over time

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.study.data import STAND_IN
 from bench.study.equal_loss import Outcome, Results, final_loss, outcome
 from bench.study.pictures import PICTURED_LINK, draw_over_rate, draw_over_time
-from bench.study.rows import LENGTHS, LINKS, LONG, SEEDS, TASKS, TIMED, Run, Task, sweeps
+from bench.study.rows import AUTO, LENGTHS, LINKS, LONG, SEEDS, TASKS, TIMED, Run, Task, sweeps
 
 BEGIN = "<!-- study: generated from here -->"
 END = "<!-- study: generated to here -->"
@@ -114,7 +114,7 @@ def shown(found: Outcome | None, plain: Outcome | None) -> str:
 def times_table(task: Task, results: Results) -> tuple[list[str], Rows]:
     header = ["method", "steps", *LINKS.values()]
     rows = {}
-    for method in (*task.methods, "auto"):
+    for method in (*task.methods, *AUTO):
         found = [outcome(task, method, link, results) for link in LINKS]
         plain = [outcome(task, "allreduce", link, results) for link in LINKS]
         steps = dict.fromkeys(f"{each.steps:,}" for each in found if each and each.reached)

@@ -13,8 +13,9 @@ LINKS = {"100mbit": "100 Mb/s", "250mbit": "250 Mb/s", "1gbit": "1 Gb/s"}
 ROUNDS = (1, 2, 3)  # of the step times
 TIMED_STEPS = 50
 
-# What the low-rank methods do if nothing is asked of them. Choose it from their sweep.
-LOW_RANK = "rank=32,dtype=int4"
+# The defaults of the low-rank methods, chosen from their sweep.
+POWERSGD = "powersgd:rank=32,dtype=int4"
+ACPSGD = "acpsgd:rank=64,dtype=int4"
 PUBLISHED_LOW_RANK = "rank=4,dtype=fp32"
 METHODS = (
     "allreduce",
@@ -22,25 +23,26 @@ METHODS = (
     "quant:bits=8",
     "quant:bits=4",
     "quant:bits=2",
-    "sign",
+    "sign:block=0",
     "sign:block=64",
     "topk",
     "adacomp",
     f"powersgd:{PUBLISHED_LOW_RANK}",
     f"acpsgd:{PUBLISHED_LOW_RANK}",
-    f"powersgd:{LOW_RANK}",
-    f"acpsgd:{LOW_RANK}",
+    POWERSGD,
+    ACPSGD,
 )
 WITH_MOMENTUM = ("adacomp:momentum=0.9",)  # for tasks with SGD, whose momentum this is
+AUTO = ("auto", "auto:delayed=true")  # only their time to equal loss is asked for
 RECOMMENDED = (
     "allreduce",
     "half",
     "quant:bits=4",
-    f"powersgd:{LOW_RANK}",
-    f"acpsgd:{LOW_RANK}",
+    POWERSGD,
+    ACPSGD,
     *WITH_MOMENTUM,
 )
-STRONG = ("quant:bits=2", "sign", "topk", "adacomp", f"acpsgd:{PUBLISHED_LOW_RANK}")
+STRONG = ("quant:bits=2", "sign:block=64", "topk", "adacomp", f"acpsgd:{PUBLISHED_LOW_RANK}")
 RANKS = (2, 4, 8, 16, 32, 64)
 DTYPES = ("fp32", "bf16", "int8", "int4")
 
@@ -132,11 +134,11 @@ def low_rank_sweep(task: Task) -> list[Run]:
 
 
 def block_sweep() -> list[Run]:
-    return [Run(CIFAR, f"sign:block={block}", SWEPT) for block in (0, 64, 256, 1024)]
+    return [Run(CIFAR, f"sign:block={block}", SWEPT) for block in (0, 32, 64, 256, 1024)]
 
 
 def momentum_sweep() -> list[Run]:
-    methods = ("topk", "sign", "sign:block=64", "adacomp")
+    methods = ("topk", "sign:block=0", "sign:block=64", "adacomp")
     pairs = [(m, f"{m}{',' if ':' in m else ':'}momentum=0.9") for m in methods]
     return [Run(CIFAR, method, SWEPT) for pair in pairs for method in pair]
 

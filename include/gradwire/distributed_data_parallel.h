@@ -103,7 +103,7 @@ std::shared_ptr<torch::nn::Module> as_base(const Holder& holder) { return holder
 // from its own data; after backward(), `.grad` holds the workers' common result.
 //
 //   auto group = gradwire::init_process_group();
-//   gradwire::DistributedDataParallel ddp(model, group, {.method = "acpsgd", .rank = 4});
+//   gradwire::DistributedDataParallel ddp(model, group, {.method = "acpsgd", .rank = 32});
 //   auto loss = torch::nll_loss(ddp.forward(x), y);
 //   loss.backward();
 //   optimizer.step();

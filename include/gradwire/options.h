@@ -40,7 +40,7 @@ struct Request {
 };
 
 // The same for C++, where the compiler checks names and types:
-//   gradwire::Options{.method = "acpsgd", .rank = 4}
+//   gradwire::Options{.method = "acpsgd", .rank = 32}
 // An option left unset has the method's default; one that the method does not have is an error.
 struct Options {
   std::string method = "allreduce";

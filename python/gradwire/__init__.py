@@ -1,7 +1,7 @@
 """Gradient compression for data-parallel training with PyTorch.
 
     ddp = torch.nn.parallel.DistributedDataParallel(model)
-    gw = gradwire.attach(ddp, "acpsgd", rank=4)
+    gw = gradwire.attach(ddp, "acpsgd", rank=32)
 
 The training loop does not change.
 """

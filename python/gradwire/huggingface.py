@@ -1,10 +1,10 @@
 """gradwire for Hugging Face: the Trainer of transformers, and Accelerate.
 
     trainer = Trainer(...)
-    attach_trainer(trainer, "acpsgd", rank=4)
+    attach_trainer(trainer, "acpsgd", rank=32)
 
     model, optimizer = accelerator.prepare(model, optimizer)
-    gw = attach_prepared(accelerator, model, "acpsgd", rank=4)
+    gw = attach_prepared(accelerator, model, "acpsgd", rank=32)
 
 docs/ecosystem.md has complete scripts.
 """

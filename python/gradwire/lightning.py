@@ -1,6 +1,6 @@
 """gradwire for Lightning.
 
-    trainer = Trainer(strategy="ddp", callbacks=[GradwireCallback("acpsgd", rank=4)], ...)
+    trainer = Trainer(strategy="ddp", callbacks=[GradwireCallback("acpsgd", rank=32)], ...)
 
 docs/ecosystem.md has a complete script.
 """

@@ -61,15 +61,18 @@ int AutoMethod::rounds() const {
 
 OptionMap AutoMethod::options_of(const std::string& candidate) const {
   const FoundVariant found = find_variant(candidate);
-  OptionMap options = found.variant.options;
-  const bool has_rank = std::ranges::any_of(
-      found.method.options, [](const auto& option) { return option.name == "rank"; });
-  if (has_rank) options["rank"] = options_.at("rank");
+  return with_rank(found.method, found.variant.options);
+}
+
+OptionMap AutoMethod::with_rank(const MethodEntry& method, OptionMap options) const {
+  const bool has_rank =
+      std::ranges::any_of(method.options, [](const auto& option) { return option.name == "rank"; });
+  const int64_t rank = std::get<int64_t>(options_.at("rank"));  // 0: the method's own default
+  if (has_rank && rank > 0) options["rank"] = rank;
   return options;
 }
 
-Request AutoMethod::with(const Decision& decision) const {
-  Request request = request_;
+Request AutoMethod::with(const Decision& decision, Request request) const {
   for (const auto& [name, method] : decision.methods) {
     OptionMap options = options_of(method);
     options["method"] = find_variant(method).method.name;
@@ -235,7 +238,8 @@ AutoMethod::Saved AutoMethod::parse(const std::string& saved) {
           .other_seconds = object.number("other_seconds")};
 }
 
-Request AutoMethod::decided_in(const std::string& saved) const {
+Request AutoMethod::decided_in(const std::string& saved,
+                               const std::map<std::string, std::string>& treatments) const {
   if (saved.empty()) return request_;
   const std::vector<std::string> allowed = subset_of(options_.at("candidates"));
   const Saved decided = parse(saved);
@@ -248,7 +252,18 @@ Request AutoMethod::decided_in(const std::string& saved) const {
           "attach with the saved ones, and with delayed=True if they need it");
     }
   }
-  return with(decided.contest.running());
+  Request request = request_;
+  for (const auto& [pattern, candidate] : decided.contest.running().methods) {
+    const MethodEntry& method = find_variant(candidate).method;
+    for (const auto& [parameter, treatment] : treatments) {
+      if (pattern != kWholeModel && pattern != parameter) continue;
+      if (!treatment.starts_with(method.name + " ")) continue;
+      OptionMap options = with_rank(method, parse_options(treatment.substr(method.name.size())));
+      options["method"] = method.name;
+      request.per_parameter.emplace_back(literal(parameter), options);
+    }
+  }
+  return with(decided.contest.running(), std::move(request));
 }
 
 void AutoMethod::load(const std::string& saved, int64_t steps) {

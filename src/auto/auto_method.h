@@ -20,6 +20,8 @@
 
 namespace gradwire {
 
+struct MethodEntry;
+
 class AutoMethod {
  public:
   AutoMethod(Request request, c10::intrusive_ptr<c10d::ProcessGroup> group, at::Device device);
@@ -39,12 +41,15 @@ class AutoMethod {
   int rounds() const;
 
   // The request with what was decided as further per_parameter entries.
-  Request decided() const { return with(decision()); }
+  Request decided() const { return with(decision(), request_); }
 
   // What was decided as text, to be saved; a resumed run starts with it, and goes on with what was
   // being tried. Throws std::invalid_argument for a text that is none.
   std::string saved() const;
-  Request decided_in(const std::string& saved) const;
+  // What was decided in `saved`. Parameters keep the options of their saved treatments: another
+  // version may have had other defaults.
+  Request decided_in(const std::string& saved,
+                     const std::map<std::string, std::string>& treatments) const;
   void load(const std::string& saved, int64_t steps);
 
  private:
@@ -59,7 +64,9 @@ class AutoMethod {
 
   const Decision& decision() const { return contest_.running(); }
   OptionMap options_of(const std::string& candidate) const;
-  Request with(const Decision& decision) const;
+  // The options, with the rank if one was given.
+  OptionMap with_rank(const MethodEntry& method, OptionMap options) const;
+  Request with(const Decision& decision, Request request) const;
   void record_step(int64_t steps);
   double step_seconds() const;
   void try_next();

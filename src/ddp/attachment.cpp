@@ -142,7 +142,8 @@ void Attachment::load_state(const State& state) {
   const auto decision = saved.find("auto");
   std::optional<Routes> routes;
   if (impl_->automatic != nullptr && decision != saved.end() && decision->second.isString()) {
-    routes = make_routes(impl_->automatic->decided_in(decision->second.toStringRef()),
+    routes = make_routes(impl_->automatic->decided_in(decision->second.toStringRef(),
+                                                      saved_state::treatments_in(saved)),
                          engine.parameters());
   }
   State current = routes ? engine.state_with(*routes) : engine.state();

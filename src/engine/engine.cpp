@@ -245,7 +245,7 @@ State Engine::state_but_for_tensors(const Routes& routes) const {
   state["plan_since"] = routes_since_;
   state["loss_scale"] = loss_scale_.current();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    state[parameters_[i].name + "/treatment"] = routes.by_parameter[i].describe();
+    state[parameters_[i].name + saved_state::kTreatment] = routes.by_parameter[i].describe();
   }
   return state;
 }

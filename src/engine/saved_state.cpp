@@ -54,7 +54,7 @@ void check_value(const std::string& key, const c10::IValue& current, const c10::
       refuse("loss_scale is " + describe(saved));
     }
   } else if (key == "format" || key == "method" || key == "start_after" ||
-             key.ends_with("/treatment")) {
+             key.ends_with(kTreatment)) {
     if (describe(saved) != describe(current)) {
       refuse(key + " is " + describe(saved) + ", here it is " + describe(current));
     }
@@ -79,27 +79,25 @@ std::string with_option(const std::string& treatment, const std::string& option,
   return inserted ? text : text + " " + option + "=" + value;
 }
 
-// What version 0.1.0 saved and later versions do not: an option of acpsgd that changed nothing at
-// its default, and residuals that were always zero. And what it did not know: sign's option block
-// and momentum correction, which are 0 for what it did then.
-void upgrade(const State& current, State& saved) {
+// Version 0.1.0 had an option of acpsgd that changed nothing at its default. It did not know sign's
+// option block and momentum correction, which are 0 for what it did then.
+void upgrade_treatments(State& saved) {
   const std::string reuse = " reuse=True";
   for (auto& [key, value] : saved) {
-    if (!key.ends_with("/treatment") || !value.isString()) continue;
+    if (!key.ends_with(kTreatment) || !value.isString()) continue;
     std::string text = value.toStringRef();
     if (text.starts_with("sign ")) text = with_option(text, "block", "0");
     for (const char* method : {"sign ", "topk ", "adacomp "}) {
       if (text.starts_with(method)) text = with_option(text, "momentum", "0");
     }
-    value = text;
     const size_t found = text.find(reuse);
-    if (found == std::string::npos) continue;
-    const auto here = current.find(key);
-    if (here == current.end() || here->second.toStringRef().find(reuse) != std::string::npos) {
-      continue;
-    }
-    value = text.erase(found, reuse.size());
+    if (text.starts_with("acpsgd ") && found != std::string::npos) text.erase(found, reuse.size());
+    value = text;
   }
+}
+
+// Version 0.1.0 saved residuals that were always zero.
+void drop_needless_residuals(const State& current, State& saved) {
   std::erase_if(saved, [&](const auto& entry) {
     const auto& [key, value] = entry;
     return key.ends_with(kResidual) && !current.contains(key) && value.isTensor() &&
@@ -145,11 +143,21 @@ State without_worker(const State& state, int worker) {
     }
     result[key.substr(prefix.size())] = value;
   }
+  upgrade_treatments(result);
   return result;
 }
 
+std::map<std::string, std::string> treatments_in(const State& saved) {
+  std::map<std::string, std::string> treatments;
+  for (const auto& [key, value] : saved) {
+    if (!key.ends_with(kTreatment) || !value.isString()) continue;
+    treatments[key.substr(0, key.size() - kTreatment.size())] = value.toStringRef();
+  }
+  return treatments;
+}
+
 State fitting(const State& current, State saved) {
-  upgrade(current, saved);
+  drop_needless_residuals(current, saved);
   check_fits(current, saved);
   return saved;
 }

@@ -10,19 +10,25 @@
 //   <parameter>/treatment      its route: method and options
 //   <parameter>/residual, ...  its tensors
 
+#include <map>
+#include <string>
+
 #include "gradwire/state.h"
 
 namespace gradwire::saved_state {
 
 constexpr int64_t kFormat = 2;
 constexpr int64_t kMerged = 0;  // in place of a number of workers
+inline const std::string kTreatment = "/treatment";
 inline const std::string kResidual = "/residual";
 inline const std::string kVelocity = "/velocity";
 
 State with_worker(const State& state, int worker);
-// For a state that this worker has saved, or that StateMerger has made. Throws
-// std::invalid_argument for any other.
+// For a state that this worker has saved, or that StateMerger has made; with treatments in the
+// words of this version. Throws std::invalid_argument for any other.
 State without_worker(const State& state, int worker);
+// By parameter.
+std::map<std::string, std::string> treatments_in(const State& saved);
 
 // `saved` in the form of this version, if it fits where `current` is the state; otherwise throws a
 // std::invalid_argument that names the first difference.

@@ -152,7 +152,7 @@ MethodEntry acpsgd_method() {
   return {
       .name = "acpsgd",
       .summary = "ACP-SGD: one low-rank factor per step, P and Q in turn; a single all-reduce",
-      .options = low_rank_options(),
+      .options = low_rank_options(64),
       .parameter_options = kLowRankParameterOptions,
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Acpsgd>(options);

@@ -55,7 +55,7 @@ MethodEntry auto_method(const std::vector<MethodEntry>& others) {
   return {
       .name = kAuto,
       .summary = "chooses among the others by measuring; compresses only what makes steps shorter",
-      .options = {boolean_option("delayed", false), integer_option("rank", 4, 1),
+      .options = {boolean_option("delayed", false), integer_option("rank", 0, 0),
                   subset_option("candidates", candidates)},
       .parameter_options = {},
       .create = [](const OptionMap&) { return find_method("allreduce").create({}); },

@@ -7,9 +7,9 @@ namespace gradwire {
 BlockState::BlockState(const at::Tensor& parameter, bool error_feedback)
     : ParameterState(parameter.device()), error_(zero_residual(parameter, error_feedback)) {}
 
-OptionSpec block_option(const std::string& zero_means) {
+OptionSpec block_option(int64_t default_block, const std::string& zero_means) {
   const auto most = static_cast<int64_t>(kernels::kLargestQuantBlock);
-  return {"block", int64_t{0},
+  return {"block", default_block,
           "a multiple of 8 up to " + std::to_string(most) + "; 0: " + zero_means,
           [most](const OptionValue& value) {
             const auto* block = std::get_if<int64_t>(&value);

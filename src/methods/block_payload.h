@@ -12,8 +12,8 @@
 
 namespace gradwire {
 
-// The option `block`, by default 0, with what that stands for.
-OptionSpec block_option(const std::string& zero_means);
+// The option `block`, with what 0 stands for.
+OptionSpec block_option(int64_t default_block, const std::string& zero_means);
 
 // The residual of a parameter; undefined without error feedback.
 class BlockState final : public ParameterState {

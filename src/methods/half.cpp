@@ -108,7 +108,7 @@ MethodEntry half_method() {
   return {
       .name = "half",
       .summary = "the mean of the gradients in 16 bits per element, summed in fp32",
-      .options = {choice_option("dtype", {"bf16", "fp16"})},
+      .options = {choice_option("dtype", {"bf16", "fp16"}, "bf16")},
       .parameter_options = {},
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         const bool fp16 = std::get<std::string>(options.at("dtype")) == "fp16";

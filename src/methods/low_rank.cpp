@@ -10,11 +10,12 @@
 
 namespace gradwire {
 
-std::vector<OptionSpec> low_rank_options() {
+// At equal bytes a higher rank in fewer bits wins: docs/accuracy.md has the sweep.
+std::vector<OptionSpec> low_rank_options(int64_t default_rank) {
   const double unbounded = std::numeric_limits<double>::infinity();
-  return {integer_option("rank", 4, 1), number_option("min_ratio", 2, 0, unbounded),
+  return {integer_option("rank", default_rank, 1), number_option("min_ratio", 2, 0, unbounded),
           integer_option("seed", 0, std::numeric_limits<int64_t>::min()),
-          choice_option("dtype", {"fp32", "bf16", "int8", "int4"}),
+          choice_option("dtype", {"fp32", "bf16", "int8", "int4"}, "int4"),
           boolean_option("error_feedback", true)};
 }
 
@@ -25,11 +26,15 @@ Facts low_rank_facts(const OptionMap& options) {
 }
 
 std::vector<Variant> low_rank_variants(const std::string& method) {
-  return {{method + "-bf16", {{"dtype", std::string("bf16")}}},
-          {method + "-int8", {{"dtype", std::string("int8")}}},
-          {method + "-int4", {{"dtype", std::string("int4")}}},
-          {method + "-rank-32", {{"rank", int64_t{32}}, {"min_ratio", 1.0}}},
-          {method + "-every-matrix", {{"min_ratio", 0.0}, {"rank", int64_t{2}}}}};
+  const auto options = [](int64_t rank, const char* dtype, double min_ratio = 2) {
+    return OptionMap{{"rank", rank}, {"dtype", std::string(dtype)}, {"min_ratio", min_ratio}};
+  };
+  return {{method + "-published", options(4, "fp32")},
+          {method + "-bf16", options(4, "bf16")},
+          {method + "-int8", options(4, "int8")},
+          {method + "-int4", options(4, "int4")},
+          {method + "-rank-32", options(32, "fp32", 1)},
+          {method + "-every-matrix", options(2, "fp32", 0)}};
 }
 
 namespace {

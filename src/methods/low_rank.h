@@ -12,7 +12,7 @@
 
 namespace gradwire {
 
-std::vector<OptionSpec> low_rank_options();
+std::vector<OptionSpec> low_rank_options(int64_t default_rank);
 inline const std::vector<std::string> kLowRankParameterOptions = {"rank", "min_ratio", "seed",
                                                                   "error_feedback"};
 

@@ -25,6 +25,23 @@ OptionValue as_type_of(const OptionValue& wanted, const OptionValue& given) {
   return given;
 }
 
+OptionValue parse_value(const std::string& text) {
+  if (text == "True" || text == "False") return text == "True";
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+    return text.substr(1, text.size() - 2);
+  }
+  const auto is = [&](auto& number) {
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, number);
+    return read.ec == std::errc() && read.ptr == end;
+  };
+  int64_t whole = 0;
+  if (is(whole)) return whole;
+  double number = 0;
+  if (is(number)) return number;
+  throw std::invalid_argument(text + " is not the value of an option");
+}
+
 std::string joined_names(const std::vector<OptionSpec>& specs) {
   std::string names;
   for (const OptionSpec& spec : specs) names += (names.empty() ? "" : ", ") + spec.name;
@@ -41,6 +58,17 @@ std::string to_string(const OptionValue& value) {
     std::string operator()(const std::string& text) const { return '"' + text + '"'; }
   };
   return std::visit(Printer{}, value);
+}
+
+OptionMap parse_options(const std::string& text) {
+  OptionMap options;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) throw std::invalid_argument(word + " is not an option");
+    options[word.substr(0, equals)] = parse_value(word.substr(equals + 1));
+  }
+  return options;
 }
 
 OptionSpec boolean_option(std::string name, bool default_value) {
@@ -70,11 +98,11 @@ OptionSpec number_option(std::string name, double default_value, double least, d
           }};
 }
 
-OptionSpec choice_option(std::string name, std::vector<std::string> choices) {
+OptionSpec choice_option(std::string name, std::vector<std::string> choices,
+                         std::string default_value) {
   std::string rule;
   for (const std::string& choice : choices) rule += (rule.empty() ? "\"" : " or \"") + choice + '"';
-  OptionValue first = choices.front();
-  return {std::move(name), std::move(first), std::move(rule),
+  return {std::move(name), std::move(default_value), std::move(rule),
           [choices = std::move(choices)](const OptionValue& value) {
             const auto* text = std::get_if<std::string>(&value);
             return text != nullptr && std::ranges::find(choices, *text) != choices.end();

@@ -21,7 +21,8 @@ OptionSpec integer_option(std::string name, int64_t default_value, int64_t least
 // A number in [least, most], or (least, most] where `open_below`.
 OptionSpec number_option(std::string name, double default_value, double least, double most,
                          bool open_below = false);
-OptionSpec choice_option(std::string name, std::vector<std::string> choices);  // default: the first
+OptionSpec choice_option(std::string name, std::vector<std::string> choices,
+                         std::string default_value);
 // Some of them, joined by "+"; by default all.
 OptionSpec subset_option(std::string name, std::vector<std::string> choices);
 std::vector<std::string> subset_of(const OptionValue& value);
@@ -32,5 +33,7 @@ OptionMap complete_options(const std::string& method, const std::vector<OptionSp
                            const OptionMap& given);
 
 std::string to_string(const OptionValue& value);
+// Reads "name=value name=value", with values as to_string writes them.
+OptionMap parse_options(const std::string& text);
 
 }  // namespace gradwire

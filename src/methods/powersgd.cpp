@@ -213,7 +213,7 @@ MethodEntry powersgd_method() {
   return {
       .name = "powersgd",
       .summary = "Power-SGD: both low-rank factors in every step; two all-reduces",
-      .options = low_rank_options(),
+      .options = low_rank_options(32),
       .parameter_options = kLowRankParameterOptions,
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         return std::make_unique<Powersgd>(options);

@@ -161,12 +161,8 @@ OptionSpec bits_option() {
 template <int kBits>
 planner::BucketCost cost_with_bits(const planner::BucketView& bucket) {
   constexpr QuantFormat kFormat{kBits, default_block(kBits)};
-  double bytes = 0;
-  for (const planner::ParameterShape& parameter : bucket.parameters()) {
-    const auto elements = static_cast<size_t>(parameter.elements());
-    bytes += static_cast<double>(kFormat.blocks(elements) * kFormat.record_bytes());
-  }
-  return planner::by_slices(bucket, bytes);
+  return planner::by_slices(
+      bucket, planner::bytes_in_blocks(bucket, kFormat.block, kFormat.record_bytes()));
 }
 
 // Of both roundings together, relative to the largest element of a block: half a level each, and a
@@ -182,7 +178,7 @@ MethodEntry quant_method() {
       .name = "quant",
       .summary = "the mean of the gradients in 8, 4 or 2 bits per element, quantised in blocks",
       .options = {bits_option(),
-                  block_option("256 at 8 bits, else 64"),
+                  block_option(0, "256 at 8 bits, else 64"),
                   {"error_feedback", false, "True or False; by default True below 8 bits",
                    [](const OptionValue& value) { return std::holds_alternative<bool>(value); }}},
       .parameter_options = {"error_feedback"},

@@ -1,7 +1,6 @@
 // Sign-SGD: one bit per element. What the modes do with it is in sign_feedback.cpp, sign_blocks.cpp
 // and sign_vote.cpp.
 
-#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -23,13 +22,7 @@ bool is_vote(const OptionMap& options) {
   return mode != options.end() && std::get<std::string>(mode->second) == "vote";
 }
 
-double sign_bytes(const planner::BucketView& bucket, double record_bytes) {
-  double bytes = 0;
-  for (const planner::ParameterShape& parameter : bucket.parameters()) {
-    bytes += std::ceil(static_cast<double>(parameter.elements()) / 8) + record_bytes;
-  }
-  return bytes;
-}
+constexpr int64_t kDefaultBlock = 64;  // docs/accuracy.md has the sweep that it was chosen from
 
 }  // namespace
 
@@ -38,10 +31,10 @@ MethodEntry sign_method() {
   return {
       .name = "sign",
       .summary = "Sign-SGD: one bit per element, with error feedback or by majority vote",
-      .options = {choice_option("mode", {"ef", "vote"}),
+      .options = {choice_option("mode", {"ef", "vote"}, "ef"),
                   number_option("vote_scale", 1.0, 0, largest, /*open_below=*/true),
-                  block_option("one scale per parameter"), boolean_option("error_feedback", true),
-                  momentum_option()},
+                  block_option(kDefaultBlock, "one scale per parameter"),
+                  boolean_option("error_feedback", true), momentum_option()},
       .parameter_options = {"error_feedback", "momentum"},
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {
         const auto block = std::get<int64_t>(options.at("block"));
@@ -49,12 +42,14 @@ MethodEntry sign_method() {
         return make_sign_vote(static_cast<float>(std::get<double>(options.at("vote_scale"))));
       },
       .complete =
-          [](const OptionMap& given, OptionMap& /*options*/) {
+          [](const OptionMap& given, OptionMap& options) {
+            if (!is_vote(given)) return;
             for (const char* name : {"error_feedback", "block", "momentum"}) {
-              if (!is_vote(given) || !given.contains(name)) continue;
+              if (!given.contains(name)) continue;
               throw std::invalid_argument(std::string("[sign] ") + name +
                                           " goes with mode=\"ef\" only");
             }
+            options["block"] = int64_t{0};
           },
       .facts =
           [](const OptionMap& options) {
@@ -65,7 +60,7 @@ MethodEntry sign_method() {
                          .momentum = momentum_of(options)};
           },
       .variants = {{"sign-vote", {{"mode", std::string("vote")}}},
-                   {"sign-blocks", {{"block", int64_t{64}}}},
+                   {"sign-one-scale", {{"block", int64_t{0}}}},
                    {"sign-momentum", {{"momentum", 0.9}}}},
       .models = {{.name = "sign",
                   .colour = "#cc79a7",
@@ -74,7 +69,10 @@ MethodEntry sign_method() {
                   .tensor_operations = {.encode = 12, .decode = 2, .decode_payload = 150},
                   .cost =
                       [](const planner::BucketView& bucket) {
-                        return planner::gathered(bucket, sign_bytes(bucket, planner::kRecordBytes));
+                        const QuantFormat format{1, kDefaultBlock};
+                        return planner::gathered(
+                            bucket,
+                            planner::bytes_in_blocks(bucket, format.block, format.record_bytes()));
                       }},
                  {.name = "sign-vote",
                   .colour = "#8a6d3b",
@@ -83,7 +81,7 @@ MethodEntry sign_method() {
                   .tensor_operations = {.encode = 6, .between = 8, .decode = 6},
                   .cost =
                       [](const planner::BucketView& bucket) {
-                        return planner::by_slices(bucket, sign_bytes(bucket, 0));
+                        return planner::by_slices(bucket, planner::bytes_in_blocks(bucket, 8, 1));
                       }}},
   };
 }

@@ -95,7 +95,7 @@ MethodEntry topk_method() {
       .summary =
           "Top-k SGD: the largest elements of every parameter, exactly, with their positions",
       .options = {number_option("density", 0.01, 0, 1, /*open_below=*/true),
-                  choice_option("dtype", {"fp32", "bf16", "fp16"}),
+                  choice_option("dtype", {"fp32", "bf16", "fp16"}, "fp32"),
                   boolean_option("error_feedback", true), momentum_option()},
       .parameter_options = {"density", "error_feedback", "momentum"},
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {

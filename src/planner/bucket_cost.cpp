@@ -60,6 +60,15 @@ double BucketView::seconds(double per_byte, double operations) const {
          rate_.per_parameter * static_cast<double>(bucket_.parameters.size());
 }
 
+double bytes_in_blocks(const BucketView& bucket, size_t block, size_t record_bytes) {
+  double bytes = 0;
+  for (const ParameterShape& parameter : bucket.parameters()) {
+    const size_t blocks = (static_cast<size_t>(parameter.elements()) + block - 1) / block;
+    bytes += static_cast<double>(blocks * record_bytes);
+  }
+  return bytes;
+}
+
 BucketCost one_round(Collective collective, double bytes, double encode, double decode) {
   BucketCost cost;
   cost.rounds[0] = {collective, bytes, encode};

@@ -86,6 +86,9 @@ class BucketView {
   double bytes_ = 0;
 };
 
+// What the parameters take up if each is cut into blocks, which take up `record_bytes` each.
+double bytes_in_blocks(const BucketView& bucket, size_t block, size_t record_bytes);
+
 BucketCost one_round(Collective collective, double bytes, double encode, double decode);
 BucketCost two_rounds(const RoundCost& first, const RoundCost& second, double decode);
 // Each worker gets a slice of everyone's buffer, and sends all what it made of the slice.

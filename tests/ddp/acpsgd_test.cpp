@@ -59,7 +59,7 @@ TEST_P(Acpsgd, FollowsItsDefinitionStepByStep) {
   };
   const auto records = run_world<Record>(workers, [&](const Group& group) {
     DistributedDataParallel ddp(GradientFeeder(kMatrices), group,
-                                {.method = "acpsgd", .rank = 3, .min_ratio = 1});
+                                {.method = "acpsgd", .rank = 3, .min_ratio = 1, .dtype = "fp32"});
     Record record{.initial = ddp.state(), .results = {}, .last = {}};
     for (int step = 0; step < kSteps; ++step) {
       record.results.push_back(
@@ -123,7 +123,8 @@ TEST(AcpsgdState, BelongsToTheParameterAcrossTheBucketRebuild) {
   // Buckets of one parameter each, in an order that the rebuild turns around; against one bucket.
   const auto run = [&](double cap) {
     return run_world<std::vector<Tensors>>(2, [&](const Group& group) {
-      DistributedDataParallel ddp(GradientFeeder(shapes), group, {.method = "acpsgd"},
+      DistributedDataParallel ddp(GradientFeeder(shapes), group,
+                                  {.method = "acpsgd", .rank = 4, .dtype = "fp32"},
                                   {.bucket_cap_mb = cap, .first_bucket_cap_mb = cap});
       std::vector<Tensors> results;
       for (int step = 0; step < 6; ++step) {

@@ -283,6 +283,22 @@ Gradients portable_gradients(int workers, int64_t step, const Shapes& shapes) {
   return gradients;
 }
 
+TEST(Options, AreReadAsTheyAreWritten) {
+  for (const Subject& subject : subjects()) {
+    const OptionMap options = complete_options(*subject.method, subject.variant.options);
+    std::string text;
+    for (const auto& [name, value] : options) text += " " + name + "=" + to_string(value);
+    const OptionMap read = parse_options(text);
+    EXPECT_EQ(read.size(), options.size());
+    for (const auto& [name, value] : options) EXPECT_EQ(to_string(read.at(name)), to_string(value));
+  }
+  EXPECT_EQ(parse_options("rank=-3").at("rank"), OptionValue(int64_t{-3}));
+  EXPECT_EQ(parse_options("density=1e-05").at("density"), OptionValue(1e-5));
+  for (const char* text : {"rank", "rank=", "rank=4x", "dtype=\"int4", "dtype=int4"}) {
+    EXPECT_THROW(parse_options(text), std::invalid_argument) << text;
+  }
+}
+
 // The sizes of all payloads, as a table that shows in a review what a change does to them:
 // method, step, then the bytes of each parameter. `GRADWIRE_WRITE_PAYLOAD_SIZES=1` writes it anew.
 TEST(PayloadSizes, AreThoseOfTheTable) {

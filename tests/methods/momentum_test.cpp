@@ -37,7 +37,7 @@ std::vector<Corrected> corrected_methods() {
     all.push_back({entry.name, entry.name});
     all.push_back({entry.name + "_without_feedback", entry.name, {{"error_feedback", false}}});
   }
-  all.push_back({"sign_by_blocks", "sign", {{"block", int64_t{64}}}});
+  all.push_back({"sign_one_scale", "sign", {{"block", int64_t{0}}}});
   return all;
 }
 

@@ -58,12 +58,14 @@ Gradients residuals_of(const SimulatedWorld& world, int workers, size_t paramete
   return residuals;
 }
 
+const OptionMap kOneScale = {{"block", int64_t{0}}};
+
 class SignFeedback : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Workers, SignFeedback, testing::Values(1, 2, 3, 4));
 
 TEST_P(SignFeedback, FollowsTheReference) {
   const int workers = GetParam();
-  SimulatedWorld world("sign", {}, workers, kShapes);
+  SimulatedWorld world("sign", kOneScale, workers, kShapes);
   SignReference reference(workers, kShapes);
   for (int step = 0; step < 12; ++step) {
     const Gradients gradients = random_gradients(workers, step);
@@ -85,7 +87,7 @@ TEST_P(SignFeedback, FollowsTheReference) {
 
 TEST_P(SignFeedback, DropsNothing) {
   const int workers = GetParam();
-  SimulatedWorld world("sign", {}, workers, kShapes);
+  SimulatedWorld world("sign", kOneScale, workers, kShapes);
   Gradients before = residuals_of(world, workers, kShapes.size());
   for (int step = 0; step < 10; ++step) {
     const Gradients gradients = random_gradients(workers, step);
@@ -106,7 +108,7 @@ TEST_P(SignFeedback, DropsNothing) {
 TEST_P(SignFeedback, ConvergesUnderConstantGradients) {
   const int workers = GetParam();
   const Shapes shapes = {{7}, {64, 48}};
-  SimulatedWorld world("sign", {}, workers, shapes);
+  SimulatedWorld world("sign", kOneScale, workers, shapes);
   const Gradients gradients = random_gradients(workers, 0, shapes);
   std::vector<at::Tensor> sums = {at::zeros({7}, at::kDouble), at::zeros({64, 48}, at::kDouble)};
   const auto error_after = [&](size_t i, int steps) {
@@ -125,7 +127,7 @@ TEST_P(SignFeedback, ConvergesUnderConstantGradients) {
 
 TEST_P(SignFeedback, AbstainsWithAZeroGradient) {
   const int workers = GetParam();
-  SimulatedWorld world("sign", {}, workers, kShapes);
+  SimulatedWorld world("sign", kOneScale, workers, kShapes);
   SignReference reference(workers, kShapes);
   for (int step = 0; step < 4; ++step) {
     Gradients gradients = random_gradients(workers, step);
@@ -152,7 +154,7 @@ TEST_P(SignFeedback, AbstainsWithAZeroGradient) {
 TEST_P(SignFeedback, TakesBackAStepThatIsNotFinite) {
   const int workers = GetParam();
   for (const float bad : {kInfinity, -kInfinity, kNan}) {
-    SimulatedWorld world("sign", {}, workers, kShapes);
+    SimulatedWorld world("sign", kOneScale, workers, kShapes);
     for (int step = 0; step < 6; ++step) {
       Gradients gradients = random_gradients(workers, step);
       const bool broken = step == 0 || step == 2 || step == 3;
@@ -180,9 +182,9 @@ TEST_P(SignFeedback, TakesBackAStepThatIsNotFinite) {
 
 TEST_P(SignFeedback, DoesTheSameInAtenOps) {
   const int workers = GetParam();
-  SimulatedWorld by_kernel("sign", {}, workers, kShapes);
+  SimulatedWorld by_kernel("sign", kOneScale, workers, kShapes);
   const ForceCode forced(aten_code());
-  SimulatedWorld by_aten("sign", {}, workers, kShapes);
+  SimulatedWorld by_aten("sign", kOneScale, workers, kShapes);
   for (int step = 0; step < 6; ++step) {
     Gradients gradients = random_gradients(workers, step);
     if (step == 2) gradients[0][4].zero_();
@@ -205,7 +207,7 @@ TEST_P(SignFeedback, DoesTheSameInAtenOps) {
 
 TEST_P(SignFeedback, TakesSpecialValues) {
   const int workers = GetParam();
-  SimulatedWorld world("sign", {}, workers, kSpecialShapes);
+  SimulatedWorld world("sign", kOneScale, workers, kSpecialShapes);
   SignReference reference(workers, kSpecialShapes);
   const Gradients gradients = special_gradients(workers);
   for (int step = 0; step < 3; ++step) {
@@ -220,7 +222,7 @@ TEST_P(SignFeedback, TakesSpecialValues) {
 
 // Their sum overflows, so the step is as good as one with an infinity in it.
 TEST(SignFeedbackOverflow, OfTheSumOfScalesIsNotFinite) {
-  SimulatedWorld world("sign", {}, 2, {{100}});
+  SimulatedWorld world("sign", kOneScale, 2, {{100}});
   const Gradients results = world.step({{at::full({100}, 3e38F)}, {at::full({100}, 3e38F)}});
   EXPECT_TRUE(at::isnan(results[0][0]).all().item<bool>());
   EXPECT_TRUE(same_bits(world.residual(0, 0), at::zeros({100})));
@@ -231,7 +233,8 @@ TEST_P(SignFeedback, LeavesNothingBehindWithoutErrorFeedback) {
   for (const bool aten : {false, true}) {
     std::optional<ForceCode> forced;
     if (aten) forced.emplace(aten_code());
-    SimulatedWorld world("sign", {{"error_feedback", false}}, workers, kShapes);
+    SimulatedWorld world("sign", {{"block", int64_t{0}}, {"error_feedback", false}}, workers,
+                         kShapes);
     for (int step = 0; step < 4; ++step) {
       Gradients gradients = random_gradients(workers, step);
       if (step == 2) gradients[0][5].view(-1)[70000] = kNan;
@@ -253,10 +256,10 @@ TEST_P(SignFeedback, LeavesNothingBehindWithoutErrorFeedback) {
 
 TEST_P(SignFeedback, ResumesExactlyFromItsTensors) {
   const int workers = GetParam();
-  SimulatedWorld first("sign", {}, workers, kShapes);
+  SimulatedWorld first("sign", kOneScale, workers, kShapes);
   for (int step = 0; step < 3; ++step) first.step(random_gradients(workers, step));
-  SimulatedWorld second("sign", {}, workers, kShapes);
-  SimulatedWorld undisturbed("sign", {}, workers, kShapes);
+  SimulatedWorld second("sign", kOneScale, workers, kShapes);
+  SimulatedWorld undisturbed("sign", kOneScale, workers, kShapes);
   for (int step = 0; step < 3; ++step) undisturbed.step(random_gradients(workers, step));
   second.step(random_gradients(workers, 99));  // overwritten by what is loaded
   for (int worker = 0; worker < workers; ++worker) {
@@ -275,7 +278,7 @@ TEST_P(SignFeedback, ResumesExactlyFromItsTensors) {
 }
 
 TEST(SignFeedbackPayload, HasOneBitPerElementAndCountsAllOfIt) {
-  SimulatedWorld world("sign", {}, 3, kShapes);
+  SimulatedWorld world("sign", kOneScale, 3, kShapes);
   Gradients gradients = random_gradients(3, 0);
   gradients[1][5].zero_();  // a shorter record
   world.step(gradients);
@@ -291,13 +294,13 @@ TEST(SignFeedbackPayload, HasOneBitPerElementAndCountsAllOfIt) {
 }
 
 TEST(SignFeedbackPayload, DoesNotDependOnTheNumberOfThreads) {
-  expect_independent_of_threads("sign", {});
+  expect_independent_of_threads("sign", kOneScale);
 }
 
 TEST(SignFeedbackLayout, TakesHalvesAndAnyStrides) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     const Shapes shapes = {{7}, {8, 4, 3, 3}};
-    SimulatedWorld world("sign", {}, 2, shapes);
+    SimulatedWorld world("sign", kOneScale, 2, shapes);
     SignReference reference(2, shapes);
     for (int step = 0; step < 4; ++step) {
       Gradients gradients = random_gradients(2, step, shapes);

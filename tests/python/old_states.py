@@ -22,13 +22,13 @@ STEPS = 5
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "allreduce": ("allreduce", {}),
     "half": ("half", {}),
-    "sign": ("sign", {}),
+    "sign": ("sign", {"block": 0}),
     "sign_vote": ("sign", {"mode": "vote"}),
     "topk": ("topk", {"density": 0.1}),
-    "powersgd": ("powersgd", {"rank": 2}),
-    "acpsgd": ("acpsgd", {"rank": 2}),
+    "powersgd": ("powersgd", {"rank": 2, "dtype": "fp32"}),
+    "acpsgd": ("acpsgd", {"rank": 2, "dtype": "fp32"}),
     "acpsgd_bf16": ("acpsgd", {"rank": 2, "dtype": "bf16"}),
-    "acpsgd_no_feedback": ("acpsgd", {"rank": 2, "error_feedback": False}),
+    "acpsgd_no_feedback": ("acpsgd", {"rank": 2, "dtype": "fp32", "error_feedback": False}),
     "adacomp": ("adacomp", {"bin_dense": 50}),
 }
 

@@ -112,19 +112,19 @@ def test_a_loaded_state_goes_on_where_it_was_saved():
     assert run_world(2, resume) == [True, True]
 
 
-LOW_RANK = {"rank": 4, "min_ratio": 2, "seed": 0, "dtype": "fp32", "error_feedback": True}
+LOW_RANK = {"min_ratio": 2, "seed": 0, "dtype": "int4", "error_feedback": True}
 DEFAULTS = {
     "allreduce": {},
     "half": {"dtype": "bf16"},
     "quant": {"bits": 8, "block": 0, "error_feedback": False},
-    "sign": {"mode": "ef", "vote_scale": 1.0, "block": 0, "error_feedback": True, "momentum": 0.0},
+    "sign": {"mode": "ef", "vote_scale": 1.0, "block": 64, "error_feedback": True, "momentum": 0.0},
     "topk": {"density": 0.01, "dtype": "fp32", "error_feedback": True, "momentum": 0.0},
-    "powersgd": LOW_RANK,
-    "acpsgd": LOW_RANK,
+    "powersgd": {"rank": 32} | LOW_RANK,
+    "acpsgd": {"rank": 64} | LOW_RANK,
     "adacomp": {"bin_conv": 50, "bin_dense": 500, "error_feedback": True, "momentum": 0.0},
     "auto": {
         "delayed": False,
-        "rank": 4,
+        "rank": 0,
         "candidates": "half+quant+quant-4+powersgd+quant-2+acpsgd+topk+adacomp+sign",
     },
 }
@@ -249,7 +249,7 @@ def warned_of(worker: int) -> list[str]:
     for method, options in (
         ("topk", {"skip": ["*.bias", "module.0.*"]}),
         ("topk", {"per_parameter": {"1.*": {"density": 0.1}, "2.*": {"density": 0.2}}}),
-        ("acpsgd", {"rank": 64}),
+        ("acpsgd", {"rank": 64, "dtype": "fp32"}),
         ("allreduce", {}),
     ):
         gradwire.attach(DistributedDataParallel(copy.deepcopy(net)), method, **options)

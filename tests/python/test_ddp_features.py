@@ -49,7 +49,11 @@ def accumulate(worker: int) -> dict:
                 loss = loss + nn.functional.cross_entropy(logits[6 * part : 6 * part + 6], y)
             loss.backward()
             for a, b in zip(parts.parameters(), whole.parameters(), strict=True):
-                equal = equal and torch.allclose(a.grad, b.grad, rtol=2e-2, atol=1e-3)
+                # Factors in int4 may be off by a level.
+                largest = b.grad.abs().max().item() if rounds_factors(variant) else 0
+                equal = equal and torch.allclose(
+                    a.grad, b.grad, rtol=2e-2, atol=1e-3 + 0.1 * largest
+                )
         outcome[variant] = (equal, gw.stats()["steps"], gw_whole.stats()["steps"])
     return outcome
 
@@ -199,14 +203,14 @@ def uneven(worker: int, by_initial: bool) -> dict:
     for variant in VARIANTS:
         method, options = VARIANTS[variant]
         torch.manual_seed(0)
-        net = nn.Linear(40, 30, bias=False)
+        net = nn.Linear(80, 100, bias=False)
         ddp = DistributedDataParallel(net)
         gw = gradwire.attach(ddp, method, **options)
         grads = []
         with ddp.join(divide_by_initial_world_size=by_initial):
             for _ in range(2 if worker == 0 else 5):
                 ddp.zero_grad()
-                ddp(torch.full((3, 40), 1.0 + worker)).sum().backward()
+                ddp(torch.full((3, 80), 1.0 + worker)).sum().backward()
                 grads.append(net.weight.grad.mean().item())
         outcome[variant] = (grads, gw.stats()["steps"], gw.state_dict())
     return outcome

@@ -185,7 +185,8 @@ def test_a_method_may_start_after_some_steps(tmp_path, images):
 
 
 def test_augmented_images_depend_on_the_seed_and_not_on_the_workers(tmp_path, images):
-    common = ["--data", images, "--model", "mlp", "--augment", "--steps", 8]
+    common = ["--data", images, "--model", "mlp", "--method", "allreduce", "--augment",
+              "--steps", 8]  # fmt: skip
     one = train(tmp_path, *common, "--learners", 1, "--batch", 8)
     two = train(tmp_path, *common, "--learners", 2, "--batch", 4)
     for ones, twos in zip(one["losses"], two["losses"], strict=True):

@@ -36,7 +36,7 @@ void add_train(CLI::App& app) {
       "train",
       "Trains a model with compressed gradients. Starts local workers, or joins the world that\n"
       "torchrun, mpirun or srun has made.\n\n"
-      "  gradwire train --data fashion-mnist --model cnn --method acpsgd:rank=4 --workers 4");
+      "  gradwire train --data fashion-mnist --model cnn --method acpsgd:rank=32 --workers 4");
   command->add_option("--method", options->method, "NAME[:key=value,...]")->capture_default_str();
   options->world.add_options(*command);
   command->callback([options] { train(*options); });
