@@ -39,7 +39,8 @@ Profile without_overlap(Profile profile) {
 }
 
 double seconds_of(const Profile& profile, const char* method, int64_t rank) {
-  const MethodChoice choice{&method_named(method_models(), method), {{"rank", rank}, {"factor_bits", int64_t{32}}}};
+  const MethodChoice choice{&method_named(method_models(), method),
+                            {{"rank", rank}, {"factor_bits", int64_t{32}}}};
   return simulate(profile, published_network(), choice).seconds;
 }
 
