@@ -253,6 +253,7 @@ def warned_of(worker: int) -> list[str]:
         ("allreduce", {}),
     ):
         gradwire.attach(DistributedDataParallel(copy.deepcopy(net)), method, **options)
+    dist.barrier()  # worker 0 takes the store with it when it ends, and others may still need it
     return messages
 
 

@@ -30,9 +30,7 @@ def free_port() -> int:
 
 
 def _worker(worker: int, workers: int, port: int, work: Callable, args: tuple, queue: Any) -> None:
-    # As under torchrun, the store is not a worker's: the others still need it when one has ended.
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    os.environ.update(TORCHELASTIC_USE_AGENT_STORE="True")
     torch.set_num_threads(1)
     try:
         dist.init_process_group(
@@ -63,11 +61,9 @@ def run_world_with_errors(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["gradwire", "torch._dynamo", "pytest"])
     queue = context.Queue()
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    port = free_port()
     processes = [
-        context.Process(
-            target=_worker, args=(w, workers, store.port, work, args, queue), daemon=True
-        )
+        context.Process(target=_worker, args=(w, workers, port, work, args, queue), daemon=True)
         for w in range(workers)
     ]
     for process in processes:
