@@ -9,7 +9,7 @@ from typing import Any
 import gradwire
 from gradwire.report import curves
 
-from bench.study.equal_loss import STEPS, Results, final_loss, step_seconds
+from bench.study.equal_loss import Results, final_loss, first_attempt, step_seconds
 from bench.study.rows import (
     ACPSGD,
     DTYPES,
@@ -33,6 +33,7 @@ PICTURED = (
     POWERSGD,
     ACPSGD,
     f"acpsgd:{PUBLISHED_LOW_RANK}",
+    "auto",
 )
 POINTS = 20  # of a curve over time
 
@@ -53,16 +54,18 @@ def draw(shown: list[dict[str, Any]], file: Path, labels: tuple[str, str], x_sca
 
 def over_time(task: Task, method: str, results: Results) -> list[tuple[float, float]]:
     """Returns the training loss in parts of the training, at the time of the end of each part."""
-    run = Run(task, method, STEPS)
+    run = first_attempt(task, method, PICTURED_LINK)
     step = step_seconds(task, method, PICTURED_LINK, results)
-    if run not in results or step is None:
+    if run not in results or (step is None and not run.link):
         return []
     losses = results[run]["losses"]
     size = -(-len(losses) // POINTS)
     parts = [losses[i : i + size] for i in range(0, len(losses), size)]
-    return [
-        (step * part[-1]["step"], statistics.mean(each["loss"] for each in part)) for part in parts
-    ]
+
+    def seconds(end: dict[str, Any]) -> float:
+        return end["seconds"] if step is None else step * end["step"]
+
+    return [(seconds(part[-1]), statistics.mean(each["loss"] for each in part)) for part in parts]
 
 
 def draw_over_time(task: Task, results: Results, file: Path) -> bool:
