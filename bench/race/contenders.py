@@ -125,12 +125,10 @@ def ours(
     bucket_cap_mb: float | None = None,
 ) -> Contender:
     taken = gradwire.methods()[method]["options"]
-    options = dict(options or {})
-    if "rank" in taken:
-        # All low-rank contenders of a cell have its rank, and factors in fp32 as torch's have.
-        options |= {"rank": rank}
-        if "dtype" in taken:
-            options = {"dtype": "fp32"} | options
+    # Factors are in fp32, as torch's are, unless the contender says otherwise.
+    default = {"dtype": "fp32"} if {"rank", "dtype"} <= taken.keys() else {}
+    of_cell = {"rank": rank} if "rank" in taken else {}
+    options = default | dict(options or {}) | of_cell
     contender = ddp(model, group, rank, bucket_cap_mb=bucket_cap_mb)
     contender.attachment = gradwire.attach(contender.model, method, **options)
     if method == "auto":

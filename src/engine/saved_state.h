@@ -27,7 +27,7 @@ State with_worker(const State& state, int worker);
 // For a state that this worker has saved, or that StateMerger has made; with treatments in the
 // words of this version. Throws std::invalid_argument for any other.
 State without_worker(const State& state, int worker);
-// By parameter.
+// The treatments by the names of their parameters.
 std::map<std::string, std::string> treatments_in(const State& saved);
 
 // `saved` in the form of this version, if it fits where `current` is the state; otherwise throws a

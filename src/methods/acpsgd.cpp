@@ -151,7 +151,7 @@ planner::BucketCost acpsgd_cost(const planner::BucketView& bucket) {
 MethodEntry acpsgd_method() {
   return {
       .name = "acpsgd",
-      .summary = "ACP-SGD: one low-rank factor per step, P and Q in turn; a single all-reduce",
+      .summary = "ACP-SGD: one low-rank factor per step, P and Q in turn; a single sum",
       .options = low_rank_options(64),
       .parameter_options = kLowRankParameterOptions,
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {

@@ -10,7 +10,7 @@
 
 namespace gradwire {
 
-// At equal bytes a higher rank in fewer bits wins: docs/accuracy.md has the sweep.
+// At equal bytes a higher rank in fewer bits loses less (docs/accuracy.md).
 std::vector<OptionSpec> low_rank_options(int64_t default_rank) {
   const double unbounded = std::numeric_limits<double>::infinity();
   return {integer_option("rank", default_rank, 1), number_option("min_ratio", 2, 0, unbounded),

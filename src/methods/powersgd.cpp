@@ -212,7 +212,7 @@ planner::BucketCost powersgd_cost(const planner::BucketView& bucket) {
 MethodEntry powersgd_method() {
   return {
       .name = "powersgd",
-      .summary = "Power-SGD: both low-rank factors in every step; two all-reduces",
+      .summary = "Power-SGD: both low-rank factors in every step; two sums",
       .options = low_rank_options(32),
       .parameter_options = kLowRankParameterOptions,
       .create = [](const OptionMap& options) -> std::unique_ptr<Method> {

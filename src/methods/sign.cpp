@@ -22,7 +22,8 @@ bool is_vote(const OptionMap& options) {
   return mode != options.end() && std::get<std::string>(mode->second) == "vote";
 }
 
-constexpr int64_t kDefaultBlock = 64;  // docs/accuracy.md has the sweep that it was chosen from
+// Larger blocks send less and lose more.
+constexpr int64_t kDefaultBlock = 64;
 
 }  // namespace
 
